@@ -4,6 +4,8 @@
 //! | module | what it has |
 //! |---|---|
 //! | `order` | an order, from the account to the chain of certificates |
+//! | `challenge` | how a CA is shown that this server has the names |
+//! | `renewal` | when a CA suggests to renew a certificate |
 //! | `client` | its HTTP requests |
 //! | `schedule` | when an order is due: renewal, and waits after failures |
 //! | `store` | accounts, the certificate and the schedule on disk |
@@ -13,15 +15,19 @@
 //! The messages and signatures of the protocol are those of the crate `instant-acme`.
 #![forbid(unsafe_code)]
 
+mod challenge;
 mod client;
 mod fault;
 mod issued;
 mod order;
+mod renewal;
 mod schedule;
 mod store;
 
+pub use challenge::{ChallengeKind, ChallengeProof, Challenges};
 pub use fault::{AcmeFault, AcmeStoreFault};
 pub use issued::IssuedChain;
-pub use order::{AcmeOrder, Challenges};
+pub use order::{AcmeOrder, ExternalAccount};
+pub use renewal::RenewalSuggestion;
 pub use schedule::{AcmeSchedule, AcmeTarget, CertificatePeriod, DueReason, LastFailure};
-pub use store::AcmeStore;
+pub use store::{AcmeStore, StoredRecord};

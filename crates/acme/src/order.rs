@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use fetch::HostAddresses;
 use instant_acme::{
-    Account, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    RetryPolicy,
+    Account, AuthorizationStatus, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order,
+    OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use tls::ChallengeDigest;
 use url::Url;
 
+use crate::challenge::{ChallengeProof, Challenges};
 use crate::client::{AcmeClient, RetryAfter};
 use crate::fault::{AcmeFault, AcmeStoreFault, problem_text};
 use crate::issued::IssuedChain;
+use crate::renewal::{RenewalSuggestion, identifier};
 use crate::store::{AcmeStore, StoredAccount};
 
 /// Longest time that the CA may take to verify the challenges, and to issue the certificate.
@@ -28,7 +29,7 @@ const FIRST_POLL: Duration = Duration::from_millis(500);
 const POLL_FACTOR: f32 = 1.5;
 
 /// What is ordered, and where.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct AcmeOrder<'o> {
     /// The names in lower case.
     pub names: &'o BTreeSet<String>,
@@ -40,15 +41,19 @@ pub struct AcmeOrder<'o> {
     pub ca_file: Option<PathBuf>,
     /// Where the account is stored.
     pub store: &'o AcmeStore,
+    /// The external account that a new account is bound to.
+    pub external: Option<&'o ExternalAccount>,
+    /// The certificate that is renewed, as DER.
+    pub replaces: Option<&'o [u8]>,
 }
 
-/// Shows a CA that this server has names.
-pub trait Challenges: Sync {
-    /// Shows these digests from now on, and no others.
-    ///
-    /// # Errors
-    /// Why they cannot be shown.
-    fn show(&self, digests: &[(String, ChallengeDigest)]) -> Result<(), String>;
+/// An account outside ACME that an account at the CA is bound to (RFC 8555 §7.3.4).
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// Its identifier.
+    pub id: String,
+    /// The key of its HMAC.
+    pub key: Vec<u8>,
 }
 
 impl AcmeOrder<'_> {
@@ -89,8 +94,7 @@ impl AcmeOrder<'_> {
             retry_after: Arc::clone(retry_after),
         };
         let account = self.account(client).await?;
-        let identifiers: Vec<Identifier> = self.names.iter().cloned().map(Identifier::Dns).collect();
-        let ordered = account.new_order(&NewOrder::new(&identifiers)).await;
+        let ordered = self.new_order(&account).await;
         let mut order = ordered.map_err(|error| AcmeFault::of("the order", &error))?;
         self.answer_challenges(&mut order, challenges).await?;
         let policy = RetryPolicy::new().initial_delay(FIRST_POLL).backoff(POLL_FACTOR).timeout(STEP_TIMEOUT);
@@ -107,6 +111,48 @@ impl AcmeOrder<'_> {
         Ok(IssuedChain { names: self.names.clone(), chain, key: key.serialize_pem() })
     }
 
+    /// Returns what the CA suggests about the renewal of a certificate, as DER; `None` if the CA makes no
+    /// suggestions.
+    ///
+    /// # Errors
+    /// [`AcmeFault`].
+    pub async fn suggestion<H>(
+        &self,
+        hosts: &Arc<H>,
+        certificate: &[u8],
+    ) -> Result<Option<RenewalSuggestion>, AcmeFault>
+    where
+        H: HostAddresses + Send + Sync + 'static,
+    {
+        let Some(identifier) = identifier(certificate) else { return Ok(None) };
+        let stored = self.store.account(self.directory).map_err(|fault| of_store(&fault))?;
+        let Some(StoredAccount { credentials, .. }) = stored else { return Ok(None) };
+        let (hosts, ca_file) = (Arc::clone(hosts), self.ca_file.clone());
+        let client = AcmeClient { hosts, ca_file, retry_after: RetryAfter::default() };
+        let builder = Account::builder_with_http(Box::new(client));
+        let asked = match builder.from_credentials(credentials).await {
+            Ok(account) => account.renewal_info(&identifier).await,
+            Err(error) => Err(error),
+        };
+        match asked {
+            Ok((info, after)) => Ok(Some(RenewalSuggestion::of(info, after))),
+            Err(Error::Unsupported(_)) => Ok(None),
+            Err(error) => Err(AcmeFault::of("the time of renewal", &error)),
+        }
+    }
+
+    /// Orders. A CA that refuses to replace a certificate gets an order that replaces none.
+    async fn new_order(&self, account: &Account) -> Result<Order, Error> {
+        let identifiers: Vec<Identifier> = self.names.iter().cloned().map(Identifier::Dns).collect();
+        if let Some(replaced) = self.replaces.and_then(identifier) {
+            match account.new_order(&NewOrder::new(&identifiers).replaces(replaced)).await {
+                Err(error) if is_about_replacing(&error) => {}
+                ordered => return ordered,
+            }
+        }
+        account.new_order(&NewOrder::new(&identifiers)).await
+    }
+
     /// Returns the account at the CA, which is made if there is none.
     async fn account<H>(&self, client: impl Fn() -> AcmeClient<H>) -> Result<Account, AcmeFault>
     where
@@ -115,7 +161,11 @@ impl AcmeOrder<'_> {
         let of_account = |error| AcmeFault::of("the account", &error);
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
         let builder = Account::builder_with_http(Box::new(client()));
-        if let Some(mut stored) = self.store.account(self.directory).map_err(|fault| of_store(&fault))? {
+        let bound_to = self.external.map(|external| external.id.clone());
+        let stored = self.store.account(self.directory).map_err(|fault| of_store(&fault))?;
+        // An account cannot be bound to another external account.
+        let stored = stored.filter(|stored| bound_to.is_none() || stored.bound_to == bound_to);
+        if let Some(mut stored) = stored {
             let before = std::mem::replace(&mut stored.contacts, self.contacts.to_vec());
             let StoredAccount { credentials, .. } = stored;
             let account = builder.from_credentials(credentials).await.map_err(of_account)?;
@@ -123,17 +173,18 @@ impl AcmeOrder<'_> {
                 account.update_contacts(&contacts).await.map_err(of_account)?;
                 // The credentials cannot be copied.
                 let stored = self.store.account(self.directory).map_err(|fault| of_store(&fault))?;
-                if let Some(StoredAccount { credentials, .. }) = stored {
-                    self.keep_account(StoredAccount { contacts: self.contacts.to_vec(), credentials })?;
+                if let Some(stored) = stored {
+                    self.keep_account(StoredAccount { contacts: self.contacts.to_vec(), ..stored })?;
                 }
             }
             return Ok(account);
         }
         let new =
             NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
-        let made = builder.create(&new, self.directory.to_string(), None).await;
+        let external = self.external.map(|of| ExternalAccountKey::new(of.id.clone(), &of.key));
+        let made = builder.create(&new, self.directory.to_string(), external.as_ref()).await;
         let (account, credentials) = made.map_err(of_account)?;
-        self.keep_account(StoredAccount { contacts: self.contacts.to_vec(), credentials })?;
+        self.keep_account(StoredAccount { contacts: self.contacts.to_vec(), bound_to, credentials })?;
         Ok(account)
     }
 
@@ -141,14 +192,15 @@ impl AcmeOrder<'_> {
         self.store.keep_account(self.directory, &account).map_err(|fault| of_store(&fault))
     }
 
-    /// Shows the digest of each name that the CA has not verified yet, and asks it to verify them.
+    /// Shows the proof of each name that the CA has not verified yet, and asks it to verify them.
     async fn answer_challenges(
         &self,
         order: &mut Order,
         challenges: &impl Challenges,
     ) -> Result<(), AcmeFault> {
         let of_names = |error| AcmeFault::of("the names", &error);
-        let mut digests = Vec::new();
+        let kind = challenges.kind();
+        let mut proofs = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(of_names)?;
@@ -158,24 +210,22 @@ impl AcmeOrder<'_> {
                 AuthorizationStatus::Pending => {}
                 status => return Err(AcmeFault::new(format!("{name}: the authorization is {status:?}"))),
             }
-            let Some(challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
-                return Err(AcmeFault::new(format!(
-                    "{name}: the CA does not offer the challenge tls-alpn-01"
-                )));
+            let Some(challenge) = authorization.challenge(kind.of_protocol()) else {
+                let word = kind.word();
+                return Err(AcmeFault::new(format!("{name}: the CA does not offer the challenge {word}")));
             };
-            let digest = challenge.key_authorization().digest().as_ref().try_into();
-            digests.push((name, digest.map_err(|_| AcmeFault::new("the digest has a wrong length"))?));
+            proofs.push(ChallengeProof::of(&name, &challenge)?);
         }
-        if digests.is_empty() {
+        if proofs.is_empty() {
             return Ok(());
         }
-        challenges.show(&digests).map_err(AcmeFault::new)?;
+        challenges.show(proofs).await.map_err(AcmeFault::new)?;
         let mut is_refused = false;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(of_names)?;
             if authorization.status == AuthorizationStatus::Pending
-                && let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01)
+                && let Some(mut challenge) = authorization.challenge(kind.of_protocol())
             {
                 match challenge.set_ready().await {
                     Ok(()) => {}
@@ -203,6 +253,20 @@ impl AcmeOrder<'_> {
     }
 }
 
+/// Whether an order fails because of the certificate that it replaces (RFC 9773 §5).
+fn is_about_replacing(error: &Error) -> bool {
+    match error {
+        Error::Unsupported(_) => true,
+        Error::Api(problem) => {
+            let kind = problem.r#type.as_deref().unwrap_or_default();
+            let kind = kind.strip_prefix("urn:ietf:params:acme:error:").unwrap_or(kind);
+            matches!(kind, "alreadyReplaced" | "malformed" | "unauthorized")
+        }
+        Error::Other(cause) => cause.to_string().starts_with("replaces field mismatch"),
+        _ => false,
+    }
+}
+
 /// Returns why the CA refused the order: the fault of each name that it could not verify, or else its own.
 async fn refused(order: &mut Order) -> AcmeFault {
     let own = order.state().error.as_ref().map(problem_text);
@@ -226,3 +290,6 @@ async fn refused(order: &mut Order) -> AcmeFault {
 fn of_store(fault: &AcmeStoreFault) -> AcmeFault {
     AcmeFault::new(fault.to_string())
 }
+
+#[cfg(test)]
+mod tests;

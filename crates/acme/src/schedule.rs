@@ -76,6 +76,31 @@ pub enum DueReason {
     Changed,
     /// A third of the lifetime is left.
     Renewal,
+    /// The CA suggests it.
+    Suggested,
+}
+
+/// What the CA suggested about the renewal of a certificate. All times are in seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredSuggestion {
+    /// The seed of the certificate.
+    of: u32,
+    /// The window in which the certificate is to be renewed; `None` if the CA makes no suggestions.
+    window: Option<(u64, u64)>,
+    /// When the CA was asked.
+    asked: u64,
+    /// When it is asked again.
+    again: u64,
+}
+
+impl StoredSuggestion {
+    /// Returns a time in the window that differs between certificates (RFC 9773 §4.2).
+    fn renewal(&self) -> Option<SystemTime> {
+        let (start, end) = self.window?;
+        let share = f64::from(self.of) / f64::from(u32::MAX);
+        let into = Duration::from_secs(end.saturating_sub(start)).mul_f64(share);
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(start) + into)
+    }
 }
 
 /// The failure of the last order.
@@ -89,6 +114,9 @@ pub struct LastFailure {
     at: u64,
     /// How long the next order waits from then on, in seconds.
     wait: u64,
+    /// Whether the CA asks to wait.
+    #[serde(default)]
+    is_asked: bool,
     /// Why it failed.
     pub fault: String,
 }
@@ -100,6 +128,9 @@ pub struct AcmeSchedule {
     certified: Option<AcmeTarget>,
     /// `None` after an order that was successful.
     failure: Option<LastFailure>,
+    /// What the CA suggested about the renewal of the stored certificate.
+    #[serde(default)]
+    suggestion: Option<StoredSuggestion>,
 }
 
 impl AcmeSchedule {
@@ -113,7 +144,10 @@ impl AcmeSchedule {
         let (reason, due) = match held {
             None => (DueReason::First, now),
             Some(_) if self.certified.as_ref() != Some(target) => (DueReason::Changed, now),
-            Some(held) => (DueReason::Renewal, held.renewal()),
+            Some(held) => match self.suggested(held) {
+                Some(at) => (DueReason::Suggested, at),
+                None => (DueReason::Renewal, held.renewal()),
+            },
         };
         let waits = self.failure.as_mut().filter(|failure| failure.target == *target);
         let retry = waits.map(|failure| {
@@ -122,6 +156,53 @@ impl AcmeSchedule {
             SystemTime::UNIX_EPOCH + Duration::from_secs(failure.at) + Duration::from_secs(failure.wait)
         });
         (reason, retry.map_or(due, |retry| due.max(retry)))
+    }
+
+    /// Returns when the certificate is to be renewed as the CA suggests. A suggestion after its end is
+    /// ignored.
+    fn suggested(&self, held: &CertificatePeriod) -> Option<SystemTime> {
+        let suggestion = self.suggestion.as_ref().filter(|suggestion| suggestion.of == held.seed)?;
+        suggestion.renewal().filter(|at| *at < held.not_after)
+    }
+
+    /// Returns when to ask the CA about the renewal of a certificate; `None` if the certificate is not the
+    /// one that is wanted.
+    pub fn next_question(
+        &self,
+        target: &AcmeTarget,
+        held: Option<&CertificatePeriod>,
+        now: SystemTime,
+    ) -> Option<SystemTime> {
+        let held = held.filter(|_| self.certified.as_ref() == Some(target))?;
+        let known = self.suggestion.as_ref().filter(|suggestion| suggestion.of == held.seed);
+        // After the clock was set back, it is asked at once.
+        let known = known.filter(|suggestion| suggestion.asked <= seconds(now));
+        Some(known.map_or(now, |known| SystemTime::UNIX_EPOCH + Duration::from_secs(known.again)))
+    }
+
+    /// Takes in an answer of the CA about the renewal of a certificate; `None` if it makes no suggestions, or
+    /// has not answered. `after`: how long until it is asked again.
+    pub fn answered(
+        &mut self,
+        held: &CertificatePeriod,
+        window: Option<(SystemTime, SystemTime)>,
+        after: Duration,
+        now: SystemTime,
+    ) {
+        let asked = seconds(now);
+        let window = window.map(|(start, end)| (seconds(start), seconds(end)));
+        let again = asked.saturating_add(after.as_secs());
+        self.suggestion = Some(StoredSuggestion { of: held.seed, window, asked, again });
+    }
+
+    /// Takes in that the CA was asked about the renewal of a certificate without success: what it suggested
+    /// before counts.
+    pub fn unanswered(&mut self, held: &CertificatePeriod, after: Duration, now: SystemTime) {
+        let before = self.suggestion.take().filter(|suggestion| suggestion.of == held.seed);
+        self.answered(held, None, after, now);
+        if let (Some(now), Some(before)) = (&mut self.suggestion, before) {
+            now.window = before.window;
+        }
     }
 
     /// Takes in that an order has failed. `asked`: how long the CA asks to wait.
@@ -142,12 +223,19 @@ impl AcmeSchedule {
         let wait = FIRST_WAIT.checked_mul(factor).map_or(limit, |wait| wait.min(limit));
         let wait = wait.max(asked.unwrap_or_default().min(LONGEST_ASKED));
         let (target, at, wait) = (target.clone(), seconds(now), wait.as_secs());
-        self.failure = Some(LastFailure { target, count, at, wait, fault });
+        self.failure = Some(LastFailure { target, count, at, wait, is_asked: asked.is_some(), fault });
+    }
+
+    /// Ends the wait after a failure, since its cause may be mended; not one that the CA asked for.
+    pub fn end_wait(&mut self) {
+        if let Some(failure) = self.failure.as_mut().filter(|failure| !failure.is_asked) {
+            failure.wait = 0;
+        }
     }
 
     /// Takes in that the certificate is stored.
     pub fn obtained(&mut self, target: &AcmeTarget) {
-        *self = AcmeSchedule { certified: Some(target.clone()), failure: None };
+        *self = AcmeSchedule { certified: Some(target.clone()), ..AcmeSchedule::default() };
     }
 
     /// Returns the failure of the last order, if it has failed.
@@ -210,6 +298,40 @@ mod tests {
     }
 
     #[test]
+    fn a_suggestion_of_the_ca_decides_within_its_window_and_for_its_certificate() {
+        let (mut schedule, wanted, of) = (AcmeSchedule::default(), target("a.example"), held(1 << 31));
+        let question = |schedule: &AcmeSchedule, now| schedule.next_question(&wanted, Some(&of), now);
+        assert_eq!(question(&schedule, at(5)), None, "not of this target");
+        schedule.obtained(&wanted);
+        assert_eq!(question(&schedule, at(5)), Some(at(5)));
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        schedule.answered(&of, Some((at(10 * DAY), at(20 * DAY))), hours(6), at(5));
+        assert_eq!(question(&schedule, at(6)), Some(at(5 + 6 * 3600)));
+        let (reason, due) = schedule.next(&wanted, Some(&of), at(6));
+        assert!(reason == DueReason::Suggested && due > at(14 * DAY) && due < at(16 * DAY), "{due:?}");
+        // The CA does not answer: its suggestion stays.
+        schedule.unanswered(&of, hours(1), at(7));
+        assert_eq!(question(&schedule, at(8)), Some(at(7 + 3600)));
+        assert_eq!(schedule.next(&wanted, Some(&of), at(8)), (DueReason::Suggested, due));
+        let text = serde_json::to_string(&schedule).expect("JSON");
+        let mut read: AcmeSchedule = serde_json::from_str(&text).expect("the same");
+        assert_eq!(read.next(&wanted, Some(&of), at(8)), (DueReason::Suggested, due));
+        // The clock was set back.
+        assert_eq!(question(&schedule, at(0)), Some(at(0)));
+        // A window in the past means at once, one after the end of the certificate nothing.
+        schedule.answered(&of, Some((at(0), at(1))), hours(6), at(DAY));
+        assert!(schedule.next(&wanted, Some(&of), at(DAY)).1 < at(DAY));
+        schedule.answered(&of, Some((at(90 * DAY), at(99 * DAY))), hours(6), at(DAY));
+        assert_eq!(schedule.next(&wanted, Some(&of), at(DAY)), (DueReason::Renewal, of.renewal()));
+        // It is of another certificate.
+        schedule.answered(&of, Some((at(0), at(1))), hours(6), at(DAY));
+        let next = schedule.next(&wanted, Some(&held(3)), at(DAY));
+        assert_eq!(next, (DueReason::Renewal, held(3).renewal()));
+        schedule.obtained(&wanted);
+        assert_eq!(schedule.next(&wanted, Some(&of), at(DAY)).0, DueReason::Renewal);
+    }
+
+    #[test]
     fn other_names_and_another_ca_are_ordered_at_once() {
         let mut schedule = AcmeSchedule::default();
         schedule.obtained(&target("a.example"));
@@ -261,6 +383,19 @@ mod tests {
         assert_eq!(wait(&mut schedule, Some(&held(0)), at(70 * DAY)), 3 * DAY);
         fail(&mut schedule, Some(&held(0)), Some(u64::MAX), at(70 * DAY));
         assert_eq!(wait(&mut schedule, Some(&held(0)), at(70 * DAY)), 7 * DAY);
+    }
+
+    #[test]
+    fn a_changed_configuration_ends_a_wait_unless_the_ca_asked_for_it() {
+        let mut schedule = AcmeSchedule::default();
+        fail(&mut schedule, None, None, at(0));
+        schedule.end_wait();
+        assert_eq!(wait(&mut schedule, None, at(1)), 0);
+        fail(&mut schedule, None, None, at(1));
+        assert_eq!(wait(&mut schedule, None, at(1)), 240, "the failure before counts");
+        fail(&mut schedule, None, Some(3600), at(1));
+        schedule.end_wait();
+        assert_eq!(wait(&mut schedule, None, at(1)), 3600);
     }
 
     #[test]

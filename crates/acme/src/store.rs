@@ -20,6 +20,22 @@ use crate::schedule::AcmeSchedule;
 /// Most bytes of a file.
 const MAX_FILE: u64 = 1 << 20;
 
+/// File of the records of challenges.
+const RECORDS: &str = "records.json";
+
+/// A TXT record of a challenge, in a zone of this server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredRecord {
+    /// The zone.
+    pub zone: String,
+    /// The view that the zone is in.
+    pub view: Option<String>,
+    /// The owner.
+    pub owner: String,
+    /// The text.
+    pub value: String,
+}
+
 /// The folder of what is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeStore {
@@ -31,6 +47,9 @@ pub struct AcmeStore {
 pub(crate) struct StoredAccount {
     /// The contacts that the CA has.
     pub(crate) contacts: Vec<String>,
+    /// The identifier of the external account that it is bound to.
+    #[serde(default)]
+    pub(crate) bound_to: Option<String>,
     /// Its URL and its key.
     pub(crate) credentials: AccountCredentials,
 }
@@ -85,6 +104,29 @@ impl AcmeStore {
     /// [`AcmeStoreFault`].
     pub fn keep_schedule(&self, schedule: &AcmeSchedule) -> Result<(), AcmeStoreFault> {
         self.write(&self.folder.join("schedule.json"), schedule)
+    }
+
+    /// Reads the records of challenges that may be in zones; none if none are stored.
+    ///
+    /// # Errors
+    /// [`AcmeStoreFault`].
+    pub fn records(&self) -> Result<Vec<StoredRecord>, AcmeStoreFault> {
+        self.read(&self.folder.join(RECORDS)).map(Option::unwrap_or_default)
+    }
+
+    /// Stores the records of challenges that may be in zones.
+    ///
+    /// # Errors
+    /// [`AcmeStoreFault`].
+    pub fn keep_records(&self, records: &[StoredRecord]) -> Result<(), AcmeStoreFault> {
+        let path = self.folder.join(RECORDS);
+        if !records.is_empty() {
+            return self.write(&path, &records);
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(AcmeStoreFault::Write(path, error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Reads the account at the CA with this directory; `None` if there is none.
@@ -196,6 +238,25 @@ mod tests {
         let fault = store.schedule().expect_err("damaged").to_string();
         assert!(fault.ends_with("schedule.json is damaged, or not of this version of nomen"), "{fault}");
         store.keep_schedule(&schedule).expect("a damaged file is replaced");
+    }
+
+    #[test]
+    fn records_of_challenges_are_found_again_until_none_is_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = AcmeStore::new(folder.path());
+        assert!(store.records().expect("none").is_empty());
+        store.keep_records(&[]).expect("nothing to remove");
+        let record = |view: Option<&str>| StoredRecord {
+            zone: "example.".into(),
+            view: view.map(str::to_owned),
+            owner: "_acme-challenge.dns.example.".into(),
+            value: "text".into(),
+        };
+        let both = [record(None), record(Some("inside"))];
+        store.keep_records(&both).expect("stored");
+        assert_eq!(store.records().expect("read"), both);
+        store.keep_records(&[]).expect("removed");
+        assert!(store.records().expect("none").is_empty() && !store.folder.join(RECORDS).exists());
     }
 
     #[test]

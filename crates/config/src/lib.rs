@@ -351,6 +351,9 @@ impl Configuration {
         let has_state = server.storage.folder().is_some();
         if let Some(acme) = &self.settings.acme {
             AcmeSection::check(acme, has_state, faults);
+            let metrics = self.settings.metrics.iter().map(|metrics| &metrics.value.listen);
+            let api = self.settings.api.iter().flat_map(|api| api.listen.iter());
+            acme.check_addresses(&opened, metrics.chain(api), faults);
         }
         dnssec_policy::check(&self.dnssec_policies, faults);
         let shared = SharedKeys { templates: &self.templates, policies: &self.dnssec_policies, has_state };
@@ -535,6 +538,7 @@ impl Settings {
         faults.extend(self.server.value.client_certificates.read_file());
         faults.extend(api::read_hash_files(&mut self.api_tokens));
         faults.extend(self.database.as_mut().and_then(|database| database.value.read_file()));
+        faults.extend(self.acme.as_mut().and_then(|acme| acme.value.read_file()));
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 

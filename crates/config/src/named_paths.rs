@@ -47,7 +47,7 @@ impl Settings {
             paths.read_files.extend(list.file.value.clone());
             paths.read_files.extend(list.ca_file.value.clone());
         }
-        paths.read_files.extend(self.acme.iter().filter_map(|acme| acme.ca_file.value.clone()));
+        paths.read_files.extend(self.acme.iter().flat_map(|acme| acme.files()));
         paths.read_files.extend(super::api::hash_files(api_tokens));
         paths.read_files.extend(self.database.iter().flat_map(|database| database.files()));
         let certificates = self.certificate_files().into_iter().flat_map(|(chain, key)| [chain, key]);

@@ -1,4 +1,5 @@
-//! Connections of operators: those of the control socket, of the HTTP listener for metrics, and of the API.
+//! Connections of operators: those of the control socket, of the HTTP listener for metrics, and of the API;
+//! and those of CAs for the challenge http-01.
 //!
 //! Each set has a limit. When a set is full, a new connection replaces the one that has been idle for
 //! longest, so that connections that are only held open lock no operator out. A connection with a command or
@@ -12,7 +13,7 @@ use tokio::sync::Notify;
 
 use threads::sync::lock;
 
-/// The connections of the control socket, of the HTTP listener for metrics, and of the API.
+/// The connections of the control socket, of the HTTP listener for metrics, of the API, and for challenges.
 #[derive(Debug, Default)]
 pub struct AdminConnections {
     /// Connections of the control socket.
@@ -21,12 +22,14 @@ pub struct AdminConnections {
     pub metrics: Arc<ConnectionSet>,
     /// Connections of the HTTP API.
     pub api: Arc<ConnectionSet>,
+    /// Connections for the challenge http-01.
+    pub acme: Arc<ConnectionSet>,
 }
 
 impl AdminConnections {
     /// Returns all sets, each with its label.
-    pub fn sets(&self) -> [(&'static str, &ConnectionSet); 3] {
-        [("control", &self.control), ("metrics", &self.metrics), ("api", &self.api)]
+    pub fn sets(&self) -> [(&'static str, &ConnectionSet); 4] {
+        [("control", &self.control), ("metrics", &self.metrics), ("api", &self.api), ("acme", &self.acme)]
     }
 }
 

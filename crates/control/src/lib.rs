@@ -13,12 +13,14 @@
 //! | [`metrics`], `readiness` | metrics, and whether the server is ready |
 //! | [`database_state`] | the state of the database of zones |
 //! | [`rates`] | counts of the last minutes |
+//! | [`challenges`] | the HTTP listeners of the challenge http-01 |
 //! | [`http`], [`hosts`] | the HTTP listener for both; which host names requests to the API may have |
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has closed the pipe or the disk is full.
 #![deny(clippy::print_stdout)]
 
 pub mod api_figures;
+pub mod challenges;
 pub mod commands;
 pub mod connections;
 pub mod database_state;

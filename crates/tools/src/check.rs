@@ -14,6 +14,7 @@ use zone_plan::{WantedZones, ZoneSpec};
 
 use super::judge::{self, ZoneVerdict, judge, text_of};
 use crate::args::CheckArgs;
+use crate::check_challenges::check_challenges;
 use crate::print_out;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK};
 use config::lists::{LISTS_FOLDER, ListSource};
@@ -59,6 +60,9 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     warn_of_sections(&accepted);
     wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
     warn(&accepted, &wanted);
+    if !has_challenge_zones(&accepted, &wanted, args.no_zones) {
+        return EXIT_FAULTS;
+    }
     let inner_rules = accepted.config.settings.inner_rules(outside_views(&wanted));
     let bad_lists = check_lists(&accepted.config.settings);
     let refused = wanted.refused.len();
@@ -141,6 +145,18 @@ fn warn_of_certificates(accepted: &AcceptedConfig) {
     for warning in accepted.config.settings.encryption_warnings(SystemTime::now()) {
         eprint!("{}", accepted.sources.render_as("warning", &warning));
     }
+}
+
+/// Shows names whose challenges no zone can have. Returns whether there is none.
+fn has_challenge_zones(accepted: &AcceptedConfig, wanted: &WantedZones, are_skipped: bool) -> bool {
+    let found = check_challenges(&accepted.config.settings, wanted, are_skipped);
+    for warning in &found.warnings {
+        eprint!("{}", accepted.sources.render_as("warning", warning));
+    }
+    if !found.faults.is_empty() {
+        eprint!("{}", accepted.sources.render(&found.faults));
+    }
+    found.faults.is_empty()
 }
 
 /// Shows what is allowed and probably not intended.

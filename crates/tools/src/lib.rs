@@ -2,7 +2,7 @@
 //!
 //! | module | verb |
 //! |---|---|
-//! | [`check`] | `nomen check` |
+//! | [`check`], `check_challenges` | `nomen check`; whether zones can have the records of challenges |
 //! | [`migrate`] | `nomen migrate` |
 //! | [`zone_check`], [`zone_dump`], [`zone_diff`], [`zone_digest`], [`zone_sign`], [`zone_compile`] | `nomen zone` |
 //! | [`keys`] | `nomen key` |
@@ -25,6 +25,7 @@ macro_rules! say {
 pub mod args;
 pub mod audited;
 pub mod check;
+mod check_challenges;
 pub mod ctl;
 mod ctl_database;
 mod ctl_delegations;

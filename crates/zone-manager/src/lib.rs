@@ -8,6 +8,7 @@
 //! | [`stores`] | stores of zones on disk: the one writer for all sources |
 //! | [`database`] | zones of a database: which ones there are, and their versions in the state folder |
 //! | [`changes`] | dynamic updates, edits of programs, transactions |
+//! | [`challenges`] | the zones that challenges of a CA change |
 //! | [`secondaries`] | secondary zones, and NOTIFY both ways |
 //! | [`transfers`] | outgoing transfers |
 //! | [`zones`] | all zones: configuration, loading, reloading, publishing |
@@ -15,6 +16,7 @@
 //! A module uses only those above it.
 #![forbid(unsafe_code)]
 
+pub mod challenges;
 pub mod changes;
 pub mod database;
 pub mod dump;

@@ -134,6 +134,7 @@ const ROWS: &[Row] = &[
         theirs: Only(&[
             "aws-lc-rs",
             "bytes",
+            "data-encoding",
             "http-body-util",
             "httpdate",
             "hyper",
@@ -185,7 +186,7 @@ const ROWS: &[Row] = &[
             "tls",
             "wording",
         ],
-        theirs: Only(&["idna", "jiff", "nix", "serde", "serde_json", "toml", "url"]),
+        theirs: Only(&["data-encoding", "idna", "jiff", "nix", "serde", "serde_json", "toml", "url"]),
     },
     // System calls of a sandbox: each by the library that its makers keep.
     Row { name: "sandbox", ours: &[], theirs: Only(&["caps", "landlock", "libc", "nix", "seccompiler"]) },

@@ -63,6 +63,7 @@ pub(crate) fn edit_fault(fault: &EditFault) -> ApiFault {
         EditFault::Secondary
         | EditFault::Generated
         | EditFault::NotAllowed
+        | EditFault::TakesNoChanges
         | EditFault::NotInService
         | EditFault::Frozen
         | EditFault::SignedElsewhere => StatusCode::CONFLICT,

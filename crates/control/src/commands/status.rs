@@ -125,6 +125,10 @@ fn acme(parts: &ServerParts) -> Option<Value> {
         "failures": status.failures,
         "fault": status.fault,
         "expires": status.expires.map(UnixTime::as_secs),
+        "challenge": status.challenge,
+        "renewal": if status.is_suggested { "suggested" } else { "own" },
+        "renewal_fault": status.renewal_fault,
+        "records_left": status.has_records,
     }))
 }
 

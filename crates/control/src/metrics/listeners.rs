@@ -47,7 +47,15 @@ impl Figures for ListenerFigures {
         let help = "Certificates that a CA has issued to this server ([acme])";
         out.counter("acme_certificates", help, self.issuing.obtained.get())?;
         let help = "Orders of a certificate that have failed ([acme])";
-        out.counter("acme_failures", help, self.issuing.failed.get())
+        out.counter("acme_failures", help, self.issuing.failed.get())?;
+        let help = "Attempts to remove records of challenges from zones that have failed ([acme])";
+        out.counter("acme_left_records", help, self.issuing.left_records.get())?;
+        let help = "Questions to the CA about the time of renewal without an answer ([acme])";
+        out.counter("acme_renewal_info_failures", help, self.issuing.unanswered.get())?;
+        let help = "Requests of the challenge http-01 that got a key authorization ([acme])";
+        out.counter("acme_http_challenges", help, self.issuing.http.answered.get())?;
+        let help = "Requests to `http-listen` for anything else, answered with 404 ([acme])";
+        out.counter("acme_http_refused", help, self.issuing.http.refused.get())
     }
 }
 

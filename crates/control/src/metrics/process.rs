@@ -73,10 +73,10 @@ impl Figures for ProcessFigures {
         }
         let sets = self.connections.sets();
         let open = sets.map(|(listener, set)| (listener, set.open() as u64));
-        let help = "Open connections to the control socket, to the HTTP listener for metrics, and to the API";
+        let help = "Open connections to the control socket, to the HTTP listener for metrics, to the API, and for challenges";
         out.family("admin_connections", help, MetricType::Gauge, labelled("listener", open))?;
         let evicted = sets.map(|(listener, set)| (listener, set.evicted()));
-        let help = "Idle connections to the control socket, to the HTTP listener for metrics, and to the API closed to \
+        let help = "Idle connections to the control socket, to the HTTP listener for metrics, to the API, and for challenges closed to \
             make room for others";
         out.family("admin_connections_evicted", help, MetricType::Counter, labelled("listener", evicted))?;
         background(&self.background, out)

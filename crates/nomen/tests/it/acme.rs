@@ -2,7 +2,7 @@
 //! and what goes wrong.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -54,7 +54,14 @@ impl Setup {
 
     /// Starts the CA, which connects to this port for challenges and asks the server for addresses.
     fn start_ca(&self, challenge_port: u16, validity: u64) -> Pebble {
+        self.start_ca_with(challenge_port, validity, &json!({}))
+    }
+
+    /// Starts the CA with these keys of external accounts; it needs one if there are any.
+    fn start_ca_with(&self, challenge_port: u16, validity: u64, accounts: &Value) -> Pebble {
         let config = json!({"pebble": {
+            "externalAccountBindingRequired": accounts != &json!({}),
+            "externalAccountMACKeys": accounts,
             "listenAddress": self.directory.to_string(),
             "managementListenAddress": self.management.to_string(),
             "certificate": "ca.pem",
@@ -93,6 +100,40 @@ impl Setup {
             self.folder.path().join("ca.pem").display(),
         );
         Server::start_at(self.dns, folder, "state-dir = \"state\"\n", &more)
+    }
+
+    /// Starts the server in this folder with zones that it can change: `example`, and `challenges.test`,
+    /// which is signed. `keys`: those of [acme].
+    fn start_with_zones(&self, folder: tempfile::TempDir, names: &str, keys: &str) -> Server {
+        // Nothing is at port 53 of the address.
+        let apex =
+            format!("$TTL 60\n@ SOA ns1 admin 1 3600 600 86400 60\n@ NS ns1\nns1 A {}\n", self.dns.ip());
+        let zone = format!(
+            "{apex}dns A {0}\nalias A {0}\nwww A 192.0.2.9\n_acme-challenge.alias CNAME a.challenges.test.\n",
+            self.tls.ip()
+        );
+        fs::write(folder.path().join("example.zone"), zone).expect("written");
+        fs::write(folder.path().join("challenges.test.zone"), apex).expect("written");
+        let more = format!(
+            "[[listen]]\naddr = [{}]\nproto = [\"tls\"]\n\
+             [[zone]]\nname = \"example\"\nfile = \"example.zone\"\napi = true\n\
+             [[zone]]\nname = \"challenges.test\"\nfile = \"challenges.test.zone\"\napi = true\n\
+             dnssec-policy = \"default\"\n\
+             [acme]\nnames = [{names}]\naccept-terms = true\ndirectory = \"https://{}/dir\"\n\
+             ca-file = \"{}\"\n{keys}",
+            written(self.tls),
+            self.directory,
+            self.folder.path().join("ca.pem").display(),
+        );
+        Server::start_at(self.dns, folder, "state-dir = \"state\"\n", &more)
+    }
+
+    /// Returns the texts of the TXT records at a name.
+    fn texts(&self, name: &str) -> Vec<String> {
+        let mut command = Command::new("kdig");
+        command.arg(format!("@{}", self.dns.ip())).args(["-p", &self.dns.port().to_string(), "+short"]);
+        let output = command.args([name, "TXT"]).output().expect("kdig runs");
+        text(&output.stdout).lines().map(str::to_owned).collect()
     }
 
     /// Writes the root certificate of the CA to a file.
@@ -273,6 +314,153 @@ fn a_challenge_that_fails_is_reported_with_the_name_and_the_detail() {
 }
 
 #[test]
+fn records_in_own_zones_prove_wildcards_and_aliases_and_are_removed() {
+    let setup = Setup::new();
+    let _ca = setup.start_ca(free_address().port(), 90 * 24 * 3600);
+    let names = "\"dns.example\", \"*.dns.example\", \"alias.example\"";
+    let server = setup.start_with_zones(folder(), names, "challenge = \"dns-01\"\n");
+    await_certificates(&server, 1);
+    assert!(
+        ["dns.example", "www.dns.example", "alias.example"]
+            .iter()
+            .all(|name| setup.is_trusted(&server, name))
+    );
+    assert_eq!(status(&server)["challenge"], "dns-01");
+    // Both values of the one name were there at once, and none is left.
+    let added = "zone example.: edited by nomen for [acme], removed=1 added=3 serial 1 -> 2";
+    server.wait_for_log(added, 1);
+    eventually("the records are removed", &server, || {
+        !server.path("state/acme/records.json").exists() && setup.texts("a.challenges.test").is_empty()
+    });
+    assert!(setup.texts("_acme-challenge.dns.example").is_empty());
+    let serial = |zone: &str| server.ctl_json(&["zone", "status", zone])["serial"].clone();
+    assert_eq!(serial("example"), 3);
+    assert_eq!(server.counter("nomen_acme_left_records_total"), 0);
+    // A zone that cannot be changed fails the order before the CA verifies anything.
+    server.ctl_json(&["zone", "freeze", "challenges.test"]);
+    server.reconfigure("\"dns.example\", \"*.dns.example\", ", "");
+    server.reload();
+    eventually("a failure", &server, || server.counter("nomen_acme_failures_total") == 1);
+    let failed = status(&server);
+    assert_eq!(
+        (&failed["fault"], &failed["records_left"]),
+        (&json!("zone challenges.test.: the zone is frozen: `nomen ctl zone thaw`"), &json!(false))
+    );
+    assert!(setup.is_trusted(&server, "www.dns.example"), "the certificate before is in use");
+}
+
+#[test]
+fn a_start_after_a_crash_removes_the_records_of_the_order() {
+    let setup = Setup::new();
+    let _ca = setup.start_ca(free_address().port(), 90 * 24 * 3600);
+    let keys = "challenge = \"dns-01\"\ndns-check = false\ndns-wait = \"1h\"\n";
+    let server = setup.start_with_zones(folder(), "\"dns.example\"", keys);
+    eventually("the record", &server, || setup.texts("_acme-challenge.dns.example").len() == 1);
+    let before = setup.texts("_acme-challenge.dns.example");
+    let folder = server.kill();
+    assert!(folder.path().join("state/acme/records.json").exists());
+    let server = setup.start_with_zones(folder, "\"dns.example\"", keys);
+    eventually("the record of another order", &server, || {
+        let now = setup.texts("_acme-challenge.dns.example");
+        now.len() == 1 && now != before
+    });
+    // The wait of the order in progress ends with the server.
+    let server = setup.start_with_zones(server.stop(), "\"dns.example\"", &keys.replace("1h", "0s"));
+    await_certificates(&server, 1);
+    eventually("no record is left", &server, || setup.texts("_acme-challenge.dns.example").is_empty());
+}
+
+#[test]
+fn requests_at_a_listener_of_its_own_prove_names_for_an_external_account() {
+    let setup = Setup::new();
+    let http = free_address();
+    let http = SocketAddr::new(setup.tls.ip(), http.port());
+    let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+    let _ca = setup.start_ca_with(http.port(), 90 * 24 * 3600, &json!({"kid-1": key}));
+    let keys = format!("challenge = \"http-01\"\nhttp-listen = [{}]\n# eab\n# limits\n", written(http));
+    let server = setup.start_with_zones(folder(), "\"dns.example\"", &keys);
+    eventually("a failure", &server, || server.counter("nomen_acme_failures_total") == 1);
+    let fault = status(&server)["fault"].as_str().expect("a fault").to_owned();
+    assert!(fault.contains("(externalAccountRequired)"), "{fault}");
+    fs::write(server.path("eab.key"), key).expect("written");
+    fs::set_permissions(server.path("eab.key"), fs::Permissions::from_mode(0o600)).expect("set");
+    server.reconfigure("# eab", "eab-key-id = \"kid-1\"\neab-key-file = \"eab.key\"");
+    server.reload();
+    await_certificates(&server, 1);
+    assert!(setup.is_trusted(&server, "dns.example"));
+    assert!(server.counter("nomen_acme_http_challenges_total") >= 1);
+    let log = fs::read_to_string(setup.folder.path().join("log")).expect("the log of the CA");
+    let path = log.split("/.well-known/acme-challenge/").nth(1).expect("a request of the CA");
+    let token = path.split_whitespace().next().expect("a token");
+    for path in
+        [format!(".well-known/acme-challenge/{token}"), ".well-known/acme-challenge/".into(), String::new()]
+    {
+        let url = format!("http://{http}/{path}");
+        let mut command = Command::new("curl");
+        command.args([
+            "--silent",
+            "--noproxy",
+            "*",
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{http_code}",
+            &url,
+        ]);
+        assert_eq!(text(&command.output().expect("curl runs").stdout), "404", "{url}");
+    }
+    assert_eq!(server.counter("nomen_acme_http_refused_total"), 3);
+    // Connections are few, and the head of a request must arrive in time.
+    server.reconfigure("# limits", "http-connections = 1\nhttp-head-timeout = \"100ms\"");
+    server.reload();
+    let connect = || {
+        let stream = TcpStream::connect(http).expect("connected");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        stream
+    };
+    let (mut idle, mut next) = (connect(), connect());
+    next.write_all(b"GET / HTTP/1.1\r\nHost: dns.example\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut response = String::new();
+    next.read_to_string(&mut response).expect("a response");
+    assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
+    assert_eq!(idle.read(&mut [0]).expect("the end"), 0, "it has made room, or was idle for too long");
+    let mut slow = connect();
+    slow.write_all(b"GET / HT").expect("sent");
+    slow.read_to_end(&mut Vec::new()).expect("the end");
+}
+
+#[test]
+fn the_check_finds_names_that_no_zone_can_prove() {
+    let folder = folder();
+    let zone = "$TTL 60\n@ SOA ns1 admin 1 3600 600 86400 60\n@ NS ns1\nns1 A 192.0.2.1\n";
+    let alias = format!("{zone}_acme-challenge.alias CNAME a.open.test.\n");
+    fs::write(folder.path().join("plain.zone"), alias).expect("written");
+    fs::write(folder.path().join("open.zone"), zone).expect("written");
+    let check = |names: &str| {
+        let config = format!(
+            "[server]\nstate-dir = \"state\"\n[[listen]]\naddr = [\"127.0.0.1@8853\"]\nproto = [\"tls\"]\n\
+             [acme]\naccept-terms = true\nchallenge = \"dns-01\"\nnames = [{names}]\n\
+             [[zone]]\nname = \"plain.test\"\nfile = \"plain.zone\"\n\
+             [[zone]]\nname = \"open.test\"\nfile = \"open.zone\"\napi = true\n"
+        );
+        fs::write(folder.path().join("nomen.toml"), config).expect("written");
+        let output = run(folder.path(), &["check", "nomen.toml"]);
+        (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (good, said) = check("\"*.open.test\", \"dns.open.test\", \"alias.plain.test\"");
+    assert!(good, "{said}");
+    let (good, said) = check("\"dns.open.test\", \"dns.plain.test\", \"dns.else.test\"");
+    for part in [
+        "nomen.toml:9:27",
+        "_acme-challenge.dns.plain.test. of the challenge dns-01: the zone plain.test. takes no changes",
+        "nomen.toml:9:45",
+        "_acme-challenge.dns.else.test. of the challenge dns-01: no zone of this server contains",
+    ] {
+        assert!(!good && said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
 fn the_check_finds_what_an_order_lacks() {
     let folder = folder();
     let check = |more: &str| {
@@ -282,9 +470,9 @@ fn the_check_finds_what_an_order_lacks() {
         let output = run(folder.path(), &["check", "nomen.toml"]);
         (output.status.success(), text(&output.stdout) + &text(&output.stderr))
     };
-    let (good, said) = check("[acme]\nnames = [\"*.example\"]\naccept-terms = true\n");
+    let (good, said) = check("[acme]\nnames = [\"*.dns.example\"]\naccept-terms = true\n");
     assert!(
-        !good && said.contains("nomen.toml:6:10") && said.contains("`*.example` is a wildcard"),
+        !good && said.contains("nomen.toml:6:10") && said.contains("`*.dns.example` is a wildcard"),
         "{said}"
     );
     let (good, said) = check("[acme]\nnames = [\"dns.example\"]\n");

@@ -25,6 +25,7 @@ use telemetry::dnstap::Dnstap;
 use telemetry::logging::Logging;
 use telemetry::process::Process;
 use threads::background::Background;
+use zone_manager::challenges::ZonesForChallenges;
 use zone_manager::changes::Changes;
 use zone_manager::secondaries::Secondaries;
 use zone_manager::stores::differences::Differences;
@@ -83,7 +84,7 @@ pub(super) fn assemble(
     let (logging, produced) = (Arc::new(logging), Arc::<ProducedStores>::default());
     let histories = histories(changes.as_ref(), differences.as_ref(), &secondaries, &produced);
     let transfers = Transfers::start(&frontend.engine, &settings, histories);
-    let issuing = Issuing::new(&settings, &frontend.certificates, recursive.as_ref());
+    let issuing = issuing(&settings, &frontend, recursive.as_ref(), changes.as_ref());
     // The frontend reads the stored certificate before its renewal is planned.
     let tokens = TokenTable::new(&settings);
     let rates = RateHistory::new(process.since, Arc::clone(&frontend), recursive.clone());
@@ -125,6 +126,19 @@ fn take_child_notifies(changes: &Changes, secondaries: &Secondaries) {
         let take = move |name: &_, rtype| delegations.notified(name, rtype);
         secondaries.take_child_notifies_by(Box::new(take));
     }
+}
+
+/// Returns the certificate that a CA issues. Its challenges change zones, if zones can be changed.
+fn issuing(
+    settings: &Settings,
+    frontend: &Frontend,
+    recursive: Option<&Arc<Recursive>>,
+    changes: Option<&Arc<Changes>>,
+) -> Arc<Issuing> {
+    let issuing = Issuing::new(settings, &frontend.certificates, recursive, &frontend.engine);
+    let zones = changes.map(ZonesForChallenges::new);
+    zones.into_iter().for_each(|zones| issuing.change_zones_by(Arc::new(zones)));
+    issuing
 }
 
 /// Returns where changes of zones are stored.

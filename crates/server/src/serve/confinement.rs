@@ -113,5 +113,6 @@ fn tcp_ports(settings: &Settings) -> Vec<u16> {
     let dns = of_dns.flat_map(|listen| listen.addr.iter().map(|addr| addr.value.0.port()));
     let metrics = settings.metrics.iter().map(|metrics| metrics.listen.0.port());
     let api = settings.api.iter().flat_map(|api| api.addresses().map(|addr| addr.port()));
-    dns.chain(metrics).chain(api).collect()
+    let acme = settings.acme.iter().flat_map(|acme| acme.http_addresses().map(|addr| addr.value.0.port()));
+    dns.chain(metrics).chain(api).chain(acme).collect()
 }

@@ -36,6 +36,7 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::resolver::InnerRules;
 use config::table::value::AddrPort;
+use control::challenges;
 use control::http::{self, HttpService};
 use control::listener;
 use control::metrics::figures;
@@ -148,8 +149,8 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     telemetry::systemd::notify_ready(&parts.table.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     greet(source, &frontend.addresses());
-    let Sockets { control, metrics, api, .. } = sockets;
-    attend(parts, (runtime, signals), control, metrics, (api, documents)).map_err(outside)
+    let Sockets { control, metrics, api, acme, .. } = sockets;
+    attend(parts, (runtime, signals), control, metrics, ((api, documents), acme)).map_err(outside)
 }
 
 /// Returns the runtime for control, metrics and signals.
@@ -245,13 +246,28 @@ fn serve_api(
     Ok(())
 }
 
+/// Answers a CA's requests for challenges, if there are listening sockets for it.
+fn serve_challenges(parts: &ServerParts, sockets: Vec<TcpListener>) -> Result<(), String> {
+    let shared = Arc::new(parts.clone());
+    for socket in sockets {
+        let address = socket.local_addr().map(AddrPort);
+        let listener = tokio::net::TcpListener::from_std(socket);
+        let listener = listener.map_err(|e| format!("cannot use a socket of [acme]: {e}"))?;
+        if let Ok(address) = address {
+            info!("listening on {address} for the challenge http-01");
+        }
+        tokio::spawn(challenges::serve(Arc::clone(&shared), listener));
+    }
+    Ok(())
+}
+
 /// Serves control and metrics, handles signals, and shuts the service down in order.
 fn attend(
     parts: ServerParts,
     (runtime, signals): (Runtime, Signals),
     control: Option<Socket>,
     metrics: Option<TcpListener>,
-    api: (Vec<TcpListener>, Arc<ZoneDocuments>),
+    (api, acme): ((Vec<TcpListener>, Arc<ZoneDocuments>), Vec<TcpListener>),
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
     let ServerParts { frontend, manager, recursive, secondaries, changes, differences, logging, .. } =
@@ -267,6 +283,7 @@ fn attend(
             tokio::spawn(http::serve(service, listener));
         }
         serve_api(&parts, api)?;
+        serve_challenges(&parts, acme)?;
         tokio::spawn(issuing::run(Arc::clone(&parts.issuing)));
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;

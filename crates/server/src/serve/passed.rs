@@ -233,10 +233,11 @@ impl PassedSockets {
     }
 
     /// Checks that each socket of a socket unit is configured, and that at most one is for each address of
-    /// metrics and of the API.
+    /// metrics, of the API and of challenges.
     fn check(&self, settings: &Settings) -> Result<(), PassingFault> {
         let mut left: Vec<SocketAddr> = settings.metrics.iter().map(|metrics| metrics.listen.0).collect();
         left.extend(settings.api.iter().flat_map(|api| api.addresses()));
+        left.extend(settings.acme.iter().flat_map(|acme| acme.http_addresses().map(|addr| addr.value.0)));
         let for_http = left.clone();
         for waiting in self.waiting.iter().filter(|waiting| !waiting.inherited) {
             let is_for = |addr: &SocketAddr| waiting.is_for(*addr, Transport::Tcp);

@@ -51,6 +51,7 @@ pub(super) enum OpenFault {
 pub(super) enum HttpUse {
     Metrics,
     Api,
+    Acme,
 }
 
 impl HttpUse {
@@ -58,6 +59,7 @@ impl HttpUse {
         match self {
             Self::Metrics => "[metrics]",
             Self::Api => "[api]",
+            Self::Acme => "[acme]",
         }
     }
 }
@@ -67,6 +69,7 @@ impl fmt::Display for HttpUse {
         f.write_str(match self {
             Self::Metrics => "metrics",
             Self::Api => "the API",
+            Self::Acme => "the challenge http-01",
         })
     }
 }
@@ -108,6 +111,8 @@ pub(super) struct Sockets {
     pub(super) dns: Vec<Bound>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) api: Vec<TcpListener>,
+    /// Of the challenge http-01.
+    pub(super) acme: Vec<TcpListener>,
     pub(super) control: Option<Socket>,
     /// Whether a socket unit passed sockets.
     pub(super) are_passed: bool,
@@ -131,13 +136,14 @@ impl Sockets {
         let (mut notes, are_passed) = (passed.notes(), !passed.is_empty());
         let metrics = bind_metrics(settings, &mut passed, &mut notes)?;
         let api = bind_api(settings, &mut passed, &mut notes)?;
+        let acme = bind_acme(settings, &mut passed, &mut notes)?;
         let dns = bind(settings, built_in, &mut passed, &mut notes)?;
         let control = bind_control(settings, built_in, ids, &mut notes)?;
         make_state_folder(settings, built_in, ids, &mut notes);
         give_up_privileges(ids, &mut notes)?;
         let at = control.as_ref().map(|control| control.path.as_path());
         notes.extend(confinement::enter(prepared, at).map_err(OpenFault::Sandbox)?);
-        Ok(Self { dns, metrics, api, control, are_passed, notes })
+        Ok(Self { dns, metrics, api, acme, control, are_passed, notes })
     }
 }
 
@@ -333,6 +339,15 @@ fn bind_api(
     let addresses =
         settings.api.iter().flat_map(|api| api.listen.iter().map(|addr| (addr.value, *api.freebind)));
     addresses.map(|(addr, freebind)| bind_http(HttpUse::Api, addr, freebind, (passed, notes))).collect()
+}
+
+fn bind_acme(
+    settings: &Settings,
+    passed: &mut PassedSockets,
+    notes: &mut Vec<String>,
+) -> Result<Vec<TcpListener>, OpenFault> {
+    let addresses = settings.acme.iter().flat_map(|acme| acme.http_addresses().map(|addr| addr.value));
+    addresses.map(|addr| bind_http(HttpUse::Acme, addr, false, (passed, notes))).collect()
 }
 
 /// Returns a listener for HTTP that does not block.

@@ -72,7 +72,7 @@ fn is_running(settings: &Settings) -> bool {
     paths.iter().any(|path| UnixStream::connect(path).is_ok())
 }
 
-/// Checks the sockets of metrics, of the API and of listeners, passed or new.
+/// Checks the sockets of metrics, of the API, of challenges and of listeners, passed or new.
 fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
     let running = is_running(settings);
     let mut passed = match PassedSockets::take(settings, None) {
@@ -84,7 +84,9 @@ fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
         let freebind = *of.freebind;
         of.listen.iter().map(move |addr| (HttpUse::Api, addr, freebind))
     });
-    for (wanted, addr, freebind) in of_metrics.chain(of_api) {
+    let of_acme = settings.acme.iter().flat_map(|of| of.http_addresses());
+    let of_acme = of_acme.map(|addr| (HttpUse::Acme, addr, false));
+    for (wanted, addr, freebind) in of_metrics.chain(of_api).chain(of_acme) {
         match open_http(wanted, addr.value, freebind, &mut passed) {
             Err(e) if !(running && e.kind() == std::io::ErrorKind::AddrInUse) => {
                 let message = format!("cannot listen on {} for {wanted}: {}", addr.value, reason(&e));

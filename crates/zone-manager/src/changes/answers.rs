@@ -121,8 +121,8 @@ pub(super) fn edited(
         ("zone edited", &format!("{zone} {by}")),
         "zone {zone}: edited by {by}, removed={removed} added={added} serial {from} -> {to}"
     );
-    let AuditedAuthor { token, client, child, why } = by.audited();
-    audit!(%zone, client, token, child, why, removed, added, serial_before = %from, serial = %to, "zone edited");
+    let AuditedAuthor { token, client, by, child, why } = by.audited();
+    audit!(%zone, client, token, by, child, why, removed, added, serial_before = %from, serial = %to, "zone edited");
     Settled::Edit(order.reply, Ok(Some(change)))
 }
 
@@ -155,8 +155,9 @@ pub(super) fn note_refused(
         ("edit refused", &format!("{zone} {by}")),
         "zone {zone}: edit refused, by {by}, reason={reason:?} edits={edits}"
     );
-    let (AuditedAuthor { token, client, child, why }, serial) = (by.audited(), serial.map(|serial| serial.0));
-    audit!(%zone, client, token, child, why, %reason, edits, serial, "edit refused");
+    let AuditedAuthor { token, client, by, child, why } = by.audited();
+    let serial = serial.map(|serial| serial.0);
+    audit!(%zone, client, token, by, child, why, %reason, edits, serial, "edit refused");
 }
 
 pub(super) fn not_kept(fault: &str) -> TransactionFault {

@@ -4,7 +4,7 @@
 //! An edit says what RRsets hold afterwards, not how they change, so the order of its entries matters only
 //! for entries about the same RRset. Only the result must be a valid zone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use transport::unix_now;
 use update::{SerialPolicy, is_signed, is_signers};
 use wire::message::RECORD_HEAD;
 use wire::rdata::view::Soa;
-use wire::{NameBuf, Serial, Ttl, Type, UnixTime, ZoneName, rdata};
+use wire::{NameBuf, Serial, Ttl, Type, UnixTime, ViewName, ZoneName, rdata};
 use zone::Zone;
 use zone::store::{AddError, ChangeError, ChangeSet, RecordKey};
 use zone_plan::{ZoneText, ZoneUpdates};
@@ -27,6 +27,7 @@ use super::queue::Entry;
 use super::rrsets::{RecordData, distinct, extended, put_difference, records, ttl_beside, without};
 use super::serials::{soa_of, with_soa};
 use super::{Changes, Shared, Waiting};
+use crate::managed::ZoneStatus;
 use crate::shown_change::IgnoredParts;
 use threads::sync::lock;
 
@@ -95,6 +96,8 @@ pub enum ChangeAuthor {
         /// What the change does, and why it is made.
         why: Arc<str>,
     },
+    /// This server, for a challenge of a CA.
+    Acme,
 }
 
 impl fmt::Display for ChangeAuthor {
@@ -102,37 +105,52 @@ impl fmt::Display for ChangeAuthor {
         match self {
             Self::Program { token, address } => write!(f, "{token} from {address}"),
             Self::Child { child, .. } => write!(f, "CDS of {child}"),
+            Self::Acme => f.write_str("nomen for [acme]"),
         }
     }
 }
 
 /// Who asks for a change, as fields of the audit file.
+#[derive(Default)]
 pub(super) struct AuditedAuthor<'a> {
     pub(super) token: Option<&'a str>,
     pub(super) client: Option<DisplayValue<IpAddr>>,
+    pub(super) by: Option<&'static str>,
     pub(super) child: Option<DisplayValue<&'a NameBuf>>,
     pub(super) why: Option<&'a str>,
 }
 
 impl ChangeAuthor {
-    /// Returns the fields for the audit file: of a program its token and address, else the child zone and
-    /// why.
-    pub(super) fn audited(&self) -> AuditedAuthor<'_> {
+    /// The name of the token; `None`: the change is not one of a program.
+    pub fn token(&self) -> Option<&str> {
         match self {
-            Self::Program { token, address } => {
-                AuditedAuthor { token: Some(token), client: Some(display(*address)), child: None, why: None }
-            }
-            Self::Child { child, why } => {
-                AuditedAuthor { token: None, client: None, child: Some(display(child)), why: Some(why) }
-            }
+            Self::Program { token, .. } => Some(token),
+            Self::Child { .. } | Self::Acme => None,
         }
     }
 
-    /// Whether the rules of a zone allow its edits.
-    fn may_edit(&self, rules: &ZoneUpdates) -> bool {
+    /// Returns the fields for the audit file: of a program its token and address, of a child zone its name
+    /// and why, else the part of this server.
+    pub(super) fn audited(&self) -> AuditedAuthor<'_> {
+        let none = AuditedAuthor::default();
         match self {
-            Self::Program { .. } => rules.api,
-            Self::Child { .. } => rules.delegations.is_some_and(|delegations| !delegations.dry_run),
+            Self::Program { token, address } => {
+                AuditedAuthor { token: Some(token), client: Some(display(*address)), ..none }
+            }
+            Self::Child { child, why } => AuditedAuthor { child: Some(display(child)), why: Some(why), ..none },
+            Self::Acme => AuditedAuthor { by: Some("acme"), ..none },
+        }
+    }
+
+    /// Checks whether the rules of a zone allow its edits.
+    fn may_edit(&self, rules: &ZoneUpdates) -> Result<(), EditFault> {
+        match self {
+            Self::Program { .. } if !rules.api => Err(EditFault::NotAllowed),
+            Self::Child { .. } if rules.delegations.is_none_or(|delegations| delegations.dry_run) => {
+                Err(EditFault::NotAllowed)
+            }
+            Self::Acme if !rules.takes_any() => Err(EditFault::TakesNoChanges),
+            Self::Program { .. } | Self::Child { .. } | Self::Acme => Ok(()),
         }
     }
 }
@@ -148,6 +166,8 @@ pub enum EditFault {
     Generated,
     /// The configuration does not allow edits of the zone.
     NotAllowed,
+    /// The configuration allows no changes of the zone.
+    TakesNoChanges,
     /// No version of the zone is in service.
     NotInService,
     /// The zone is frozen.
@@ -187,6 +207,9 @@ impl fmt::Display for EditFault {
             Self::NotAllowed => {
                 f.write_str("the zone is not changed by programs: `api = true` of the zone or its template")
             }
+            Self::TakesNoChanges => f.write_str(
+                "the zone takes no changes: `api`, `allow-update` or `update-policy` of the zone or its template",
+            ),
             Self::NotInService => f.write_str("no version of the zone is in service"),
             Self::Frozen => f.write_str("the zone is frozen: `nomen ctl zone thaw`"),
             Self::SignedElsewhere => {
@@ -422,6 +445,18 @@ impl Changes {
         edit.preview(&zone, EditRules { updates: &updates, signed_here, now })
     }
 
+    /// State of a zone that the server serves.
+    pub fn zone_status(&self, apex: &ZoneName) -> Option<Arc<ZoneStatus>> {
+        self.shared.states.get(apex)
+    }
+
+    /// Returns the views that have zones which may change, each once.
+    pub fn changing_views(&self) -> Vec<ViewName> {
+        let rules = self.shared.rules.load();
+        let views: BTreeSet<&str> = rules.iter().filter_map(|(apex, _)| apex.view()).collect();
+        views.into_iter().filter_map(|view| view.parse().ok()).collect()
+    }
+
     fn check_size(&self, edit: &ZoneEdit) -> Result<(), EditFault> {
         let most = self.bounds.load().bytes;
         if edit.bytes() > most { Err(EditFault::TooLarge(most)) } else { Ok(()) }
@@ -458,7 +493,9 @@ fn checked_rules(
         ZoneText::File(_) | ZoneText::Disputed(_) | ZoneText::Database => {}
     }
     let rules = shared.rules.load();
-    let rules = rules.get(apex).filter(|rules| by.may_edit(rules)).ok_or(EditFault::NotAllowed)?;
+    let without = ZoneUpdates::default();
+    by.may_edit(rules.get(apex).map_or(&without, |rules| rules))?;
+    let rules = rules.get(apex).ok_or(EditFault::TakesNoChanges)?;
     if lock(&shared.frozen).contains(apex) {
         return Err(EditFault::Frozen);
     }

@@ -96,6 +96,7 @@ function concerns(status) {
     else if (one.expires - now < SOON_SECONDS) concern("warn", `${text} expires `, moment(one.expires));
   }
   if (status.acme && status.acme.fault) concern("warn", `the order of a certificate failed: ${status.acme.fault}`);
+  if (status.acme && status.acme.records_left) concern("warn", "records of a challenge are left in a zone, they could not be removed");
   if (status.local_root && status.local_root.fault) concern("warn", `the copy of the root zone: ${status.local_root.fault}`);
   const last = status.last_reload;
   if (last && last.error) concern("bad", `the last reload failed, `, moment(last.at), `: ${last.error}`);

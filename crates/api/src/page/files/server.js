@@ -25,7 +25,7 @@ export async function server({ main, signal, again }) {
       status.listeners.map((one) => [el("span", { class: "mono" }, one.address), one.transport, number(one.queries)]))),
     section("Certificates", table("Certificates", ["Names", "File", "Expires"],
       (status.certificates || []).map((one) => [(one.names || []).join(", ") || DASH, one.file || DASH, moment(one.expires)]), "No listener has a certificate."),
-    status.acme ? facts([["Ordered from", status.acme.directory], ["State", status.acme.state], ["Next attempt", moment(status.acme.next_attempt)], ["Fault", status.acme.fault]]) : null),
+    status.acme ? facts([["Ordered from", status.acme.directory], ["State", status.acme.state], ["Challenge", status.acme.challenge], ["Next attempt", moment(status.acme.next_attempt)], ["Fault", status.acme.fault]]) : null),
     status.database ? section("Database", part("/database", {}, database)) : null,
     section("Tokens", can("server") ? part("/tokens", {}, tokens) : remark("The list of tokens needs the right “server”.")),
     section("Networks that are limited most", part("/limits/top", { count: 10 }, (found) => table("Limited networks", ["Network", { label: "Replies", class: "num" }],

@@ -436,10 +436,7 @@ fn versions_have_their_authors_and_any_two_can_be_compared() {
     assert_eq!(serials, [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6)]);
     for step in &versions {
         let origin = &step.origin.as_ref().expect("an author").origin;
-        assert!(
-            matches!(origin, ChangeOrigin::Edit(ChangeAuthor::Program { token, .. }) if &**token == "test"),
-            "{origin}"
-        );
+        assert!(matches!(origin, ChangeOrigin::Edit(by) if by.token() == Some("test")), "{origin}");
     }
     assert_eq!((versions[4].removed, versions[4].added), (1, 2));
     assert_eq!(server.histories.versions(&zone, 2), versions[3..]);
