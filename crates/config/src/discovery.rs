@@ -99,7 +99,7 @@ impl Endpoint {
             Transport::Tls => "alpn=dot".to_owned(),
             Transport::Quic => "alpn=doq".to_owned(),
             Transport::Https => format!("alpn=h2 dohpath=\"{}{{?dns}}\"", https.paths().first()?),
-            Transport::Udp | Transport::Tcp => return None,
+            Transport::Udp | Transport::Tcp | Transport::Http => return None,
         };
         Some(Endpoint { transport, port, addresses: Vec::new(), protocol })
     }

@@ -50,7 +50,8 @@ pub mod dnssec_policy;
 pub mod dnstap;
 pub mod exit_status;
 pub mod files;
-pub mod https;
+pub mod http_proxies;
+mod https;
 pub mod interfaces;
 pub mod listen;
 pub mod lists;
@@ -315,6 +316,7 @@ impl Configuration {
         server_access::check(query_access, faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
+        server.http_proxies.check(listens, &server.proxies, faults);
         if let Some(metrics) = metrics {
             metrics.check(&opened, faults);
         }
@@ -630,6 +632,7 @@ impl Settings {
             warnings.extend(resolver::asking::warnings(&self.forwards, &self.stubs));
         }
         warnings.extend(self.server.proxies.warnings());
+        warnings.extend(self.server.http_proxies.warnings());
         warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
         warnings
     }

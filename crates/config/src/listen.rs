@@ -24,8 +24,9 @@ keys! {
             example ["192.0.2.1@53", "[2001:db8::1]@53"];
         /// Transports to open on each address. "tls" is DNS over TLS (RFC 7858), whose usual port is 853,
         /// "https" DNS over HTTPS (RFC 8484), whose usual port is 443, and "quic" DNS over QUIC (RFC 9250),
-        /// whose usual port is 853 of UDP. A port has one of "tcp", "tls" and "https", and one of "udp" and
-        /// "quic".
+        /// whose usual port is 853 of UDP. "http" is DNS over HTTP in clear text, for reverse proxies alone
+        /// (`http-proxies-from`), which have the TLS. A port has one of "tcp", "tls", "https" and "http", and
+        /// one of "udp" and "quic".
         /// [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains them.
         restart "proto" proto: Vec<At<Transport>> =
             [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),

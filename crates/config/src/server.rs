@@ -4,6 +4,7 @@ use super::answers::Answers;
 use super::certificates::Tickets;
 use super::client_certificates::ClientCertificateKeys;
 use super::confinement::Confinement;
+use super::http_proxies::HttpProxyKeys;
 use super::https::Https;
 use super::privileges::Privileges;
 use super::proxies::ProxyProtocol;
@@ -36,6 +37,8 @@ section! {
         client_certificates: ClientCertificateKeys;
         /// Proxies that name their clients.
         proxies: ProxyProtocol;
+        /// Proxies that pass requests on by HTTP.
+        http_proxies: HttpProxyKeys;
         /// Answers and the server's identity.
         answers: Answers;
     }

@@ -74,6 +74,22 @@ fn each_fault_has_its_words() {
             "`lb.example` is not a network; write an address, or an address/length",
         ),
         ("[server]\nproxy-protocol-maximum-size = 51", "51 is out of range: 52 to 2048"),
+        (
+            "[[listen]]\naddr = [\"127.0.0.1@80\", \"192.0.2.1@80\"]\nproto = [\"http\"]",
+            "192.0.2.1@80 over http would serve clients without TLS: there is no list of proxies",
+        ),
+        (
+            "[server]\nhttp-client-header = \"forwarded\"",
+            "`http-client-header` has no effect without `http-proxies-from`",
+        ),
+        (
+            "[server]\nhttp-client-header = \"x-real-ip\"",
+            "`x-real-ip` is not one of \"x-forwarded-for\" or \"forwarded\"",
+        ),
+        (
+            "[[listen]]\naddr = [\"127.0.0.1@80\"]\nproto = [\"http\", \"https\"]",
+            "127.0.0.1@80 over https overlaps with itself over http: a port has one of them",
+        ),
         ("server = 1", "`server` is a section: write [server]"),
         ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` is a list of blocks: write [[listen]]"),
         ("[[listen]]\naddr = []", "the list is empty"),
@@ -604,12 +620,30 @@ fn every_key_reaches_its_part() {
 }
 
 #[test]
+fn http_in_clear_text_is_for_proxies_or_this_host() {
+    let listen = "[[listen]]\naddr = [\"[::]@80\"]\nproto = [\"http\"]\n";
+    for keys in ["http-proxies-from = [\"192.0.2.1\"]", "proxy-protocol-from = [\"192.0.2.1\"]"] {
+        let settings = settings(&format!("[server]\n{keys}\n{listen}"));
+        assert!(!settings.has_tls(), "it needs no certificate");
+    }
+    let local = settings("[[listen]]\naddr = [\"127.0.0.1@80\", \"[::1]@80\"]\nproto = [\"http\"]\n");
+    assert_eq!(local.server.http_proxies.networks().count(), 0);
+    let text = "[server]\nhttp-proxies-from = [\"192.0.2.1\", \"2001:db8::/32\"]\nhttp-client-header = \"forwarded\"\n";
+    let keys = settings(text).server.http_proxies.clone();
+    assert_eq!(keys.header.value, Some(transport::ForwardedHeader::Forwarded));
+    let networks: Vec<_> = keys.networks().map(|(ip, len)| format!("{ip}/{len}")).collect();
+    assert_eq!(networks, ["192.0.2.1/32", "2001:db8::/32"]);
+}
+
+#[test]
 fn a_list_of_proxies_that_has_every_address_has_a_warning() {
-    for network in ["0.0.0.0/0", "::/0", "::ffff:0:0/96"] {
-        let text = format!("[server]\nproxy-protocol-from = [\"192.0.2.1\", \"{network}\"]\n");
+    let keys = ["proxy-protocol-from", "http-proxies-from"];
+    for (key, network) in keys.iter().flat_map(|key| ["0.0.0.0/0", "::/0", "::ffff:0:0/96"].map(|n| (key, n)))
+    {
+        let text = format!("[server]\n{key} = [\"192.0.2.1\", \"{network}\"]\n");
         let found = settings(&text).warnings(false);
         let [warning] = &found[..] else { panic!("one warning: {found:?}") };
-        assert!(warning.message.starts_with("`proxy-protocol-from` has every address"), "{warning:?}");
+        assert!(warning.message.starts_with(&format!("`{key}` has every address")), "{warning:?}");
         let at = warning.place.as_ref().expect("a place");
         assert_eq!(text[at.span.clone()], format!("\"{network}\""));
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::handshakes::HandshakeSettings;
-use crate::proxies::Proxies;
+use crate::proxies::{HttpProxies, Proxies};
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 
@@ -18,6 +18,7 @@ pub(crate) struct Job {
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) reporter: Reporter,
     pub(crate) proxies: Proxies,
+    pub(crate) http_proxies: HttpProxies,
     /// Settings of TLS, for a worker whose connections have it.
     pub(crate) tls: Option<HandshakeSettings>,
     /// See [`crate::ListenerTls::identify`].

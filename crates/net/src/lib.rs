@@ -68,7 +68,8 @@
 //!
 //! [`Proxies`] has the networks of proxies, whose datagrams and connections must begin with a header that
 //! names the client ([`transport::ProxyHeader`]). The query has the named client; the reply goes to the
-//! proxy.
+//! proxy. [`HttpProxies`] has those that pass requests on by HTTP, the only ones that listeners without TLS
+//! serve, and the header of a request in which they name the client ([`transport::ForwardedHeader`]).
 //!
 //! # Outgoing messages
 //!
@@ -119,7 +120,7 @@ pub use outgoing::{
     EncryptedStream, Outgoing, OutgoingConfig, OutgoingCounts, PeerStream, connect, encryption_fault,
 };
 pub use passed::{PassedFault, PassedSocket};
-pub use proxies::Proxies;
+pub use proxies::{HttpProxies, Proxies};
 pub use refusal::{BindError, BindFault};
 pub use running::{Context, ListenerTls, Running};
 pub use shutdown::Shutdown;

@@ -50,7 +50,7 @@ impl Listener {
                     })?;
                 Ok(Bound { addr, config: config.clone(), sockets: Sockets::Quic(sockets), passed: None })
             }
-            Transport::Tcp | Transport::Tls | Transport::Https => {
+            Transport::Tcp | Transport::Tls | Transport::Https | Transport::Http => {
                 let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
                 let (addr, sockets) =
                     open_all(addr, config, open, TcpListener::local_addr).map_err(|e| match e {
@@ -129,7 +129,7 @@ impl Listener {
     }
 
     /// Takes over listening TCP sockets that another process opened, for connections of `transport`, which is
-    /// TCP, TLS or HTTPS; otherwise as [`Listener::from_udp`].
+    /// TCP, TLS, HTTPS or HTTP; otherwise as [`Listener::from_udp`].
     ///
     /// # Errors
     /// [`BindError`] if there is no socket or their addresses differ.
@@ -225,7 +225,7 @@ pub struct Bound {
 enum Sockets {
     Udp(Vec<UdpSocket>),
     Quic(Vec<UdpSocket>),
-    /// And the transport of its connections: TCP, TLS or HTTPS.
+    /// And the transport of its connections: TCP, TLS, HTTPS or HTTP.
     Tcp(Vec<TcpListener>, Transport),
     Xdp(XdpListener),
 }
@@ -261,6 +261,25 @@ impl fmt::Display for ServeError {
 impl Error for ServeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.cause)
+    }
+}
+
+/// Returns the parameters of a worker of a listener.
+fn worker_job(id: WorkerId, config: &ListenerConfig, running: &Running, context: &Context) -> Job {
+    Job {
+        id,
+        config: config.clone(),
+        shutdown: running.shutdown.clone(),
+        stats: Arc::clone(&running.stats.workers[id.index]),
+        reporter: context.reporter(id),
+        proxies: context.proxies.clone(),
+        http_proxies: context.http_proxies.clone(),
+        tls: context.tls.as_ref().and_then(|tls| tls.of(id.transport)),
+        identify: context.tls.as_ref().and_then(|tls| tls.identify.clone()),
+        fresh: context.fresh,
+        keepalive: context.keepalive,
+        passed: running.passed.is_some(),
+        socket: Arc::default(),
     }
 }
 
@@ -310,22 +329,10 @@ impl Bound {
         if transport.is_encrypted() && context.tls.is_none() {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "there are no settings of TLS")));
         }
+        let config = self.config.clone();
         let job = |index: usize, running: &Running| {
             let id = WorkerId { index, transport, local: addr };
-            Job {
-                id,
-                config: self.config.clone(),
-                shutdown: running.shutdown.clone(),
-                stats: Arc::clone(&running.stats.workers[index]),
-                reporter: context.reporter(id),
-                proxies: context.proxies.clone(),
-                tls: context.tls.as_ref().and_then(|tls| tls.of(transport)),
-                identify: context.tls.as_ref().and_then(|tls| tls.identify.clone()),
-                fresh: context.fresh,
-                keepalive: context.keepalive,
-                passed: passed.is_some(),
-                socket: Arc::default(),
-            }
+            worker_job(id, &config, running, context)
         };
         match self.sockets {
             Sockets::Udp(sockets) => {

@@ -1,12 +1,13 @@
 //! The proxies whose datagrams and connections begin with a header that names the client (PROXY protocol,
-//! version 2), and the longest header. The rules can be changed while listeners serve. `transport` reads
-//! headers; [`crate::udp`] and [`crate::tcp`] act on them.
+//! version 2), the longest header, and the proxies that pass requests on by HTTP. The rules can be changed
+//! while listeners serve. `transport` reads headers; [`crate::udp`] and [`crate::tcp`] act on them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use transport::{Counter, ProxyHeaderFault};
+use arc_swap::ArcSwap;
+use transport::{Counter, ForwardedHeader, ProxyHeaderFault};
 
 use crate::stats::WorkerStats;
 
@@ -32,9 +33,53 @@ struct Numbered {
 /// The networks of proxies, and the longest header in bytes.
 #[derive(Default)]
 pub(crate) struct ProxyRules {
-    /// First and last address of each network, sorted, none of which overlap.
-    networks: Vec<(IpAddr, IpAddr)>,
+    networks: Networks,
     longest: usize,
+}
+
+/// A set of addresses.
+#[derive(Default)]
+struct Networks {
+    /// First and last address of each network, sorted, none of which overlap.
+    ranges: Vec<(IpAddr, IpAddr)>,
+}
+
+/// The proxies that pass requests on by HTTP, shared by the listeners that have clones of it. By default
+/// there is none.
+#[derive(Clone, Default)]
+pub struct HttpProxies(Arc<ArcSwap<HttpProxyRules>>);
+
+/// The networks of proxies that pass requests on by HTTP, and the header in which they name clients.
+#[derive(Default)]
+pub(crate) struct HttpProxyRules {
+    networks: Networks,
+    /// `None`: such a proxy names no client, and is the client itself.
+    pub(crate) header: Option<ForwardedHeader>,
+}
+
+impl HttpProxies {
+    /// Sets the networks of proxies, each an address and the length of its prefix in bits, and the header in
+    /// which they name clients. Applies to connections that are accepted from now on.
+    pub fn set(&self, networks: impl IntoIterator<Item = (IpAddr, u8)>, header: Option<ForwardedHeader>) {
+        self.0.store(Arc::new(HttpProxyRules { networks: Networks::new(networks), header }));
+    }
+
+    /// Returns the present rules.
+    pub(crate) fn rules(&self) -> Arc<HttpProxyRules> {
+        self.0.load_full()
+    }
+}
+
+impl HttpProxyRules {
+    /// Whether this address is a proxy's.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.networks.has(address)
+    }
+
+    /// Whether there is no proxy.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.networks.ranges.is_empty()
+    }
 }
 
 impl Proxies {
@@ -45,7 +90,7 @@ impl Proxies {
         // No statement leaves the rules half changed, so a panic while they were locked does not matter.
         let mut numbered = self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let version = numbered.version + 1;
-        let shown = if rules.networks.is_empty() { 0 } else { version };
+        let shown = if rules.networks.ranges.is_empty() { 0 } else { version };
         *numbered = Numbered { version, rules };
         self.shared.version.store(shown, Ordering::Release);
     }
@@ -87,29 +132,39 @@ impl ProxyView {
 
 impl ProxyRules {
     fn new(networks: impl IntoIterator<Item = (IpAddr, u8)>, longest: usize) -> Self {
-        let mut all: Vec<_> = networks.into_iter().map(|(address, len)| range(address, len)).collect();
-        all.sort_unstable();
-        let mut networks: Vec<(IpAddr, IpAddr)> = Vec::with_capacity(all.len());
-        for (first, last) in all {
-            match networks.last_mut() {
-                // Networks overlap only if one contains the other.
-                Some(before) if first <= before.1 => before.1 = before.1.max(last),
-                _ => networks.push((first, last)),
-            }
-        }
-        ProxyRules { networks, longest }
+        ProxyRules { networks: Networks::new(networks), longest }
     }
 
     /// Whether this address is a proxy's.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        let behind = self.networks.partition_point(|&(first, _)| first <= address);
-        behind.checked_sub(1).is_some_and(|at| address <= self.networks[at].1)
+        self.networks.has(address)
     }
 
     /// Returns the length of the longest header in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.longest
+    }
+}
+
+impl Networks {
+    fn new(networks: impl IntoIterator<Item = (IpAddr, u8)>) -> Self {
+        let mut all: Vec<_> = networks.into_iter().map(|(address, len)| range(address, len)).collect();
+        all.sort_unstable();
+        let mut ranges: Vec<(IpAddr, IpAddr)> = Vec::with_capacity(all.len());
+        for (first, last) in all {
+            match ranges.last_mut() {
+                // Networks overlap only if one contains the other.
+                Some(before) if first <= before.1 => before.1 = before.1.max(last),
+                _ => ranges.push((first, last)),
+            }
+        }
+        Networks { ranges }
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let behind = self.ranges.partition_point(|&(first, _)| first <= address);
+        behind.checked_sub(1).is_some_and(|at| address <= self.ranges[at].1)
     }
 }
 
@@ -153,7 +208,7 @@ mod tests {
     fn networks_have_their_addresses_and_no_others() {
         let networks = [("192.0.2.0", 25), ("192.0.2.64", 26), ("198.51.100.7", 32), ("2001:db8::", 32)];
         let rules = ProxyRules::new(networks.map(|(address, len)| (ip(address), len)), 512);
-        assert_eq!(rules.networks.len(), 3, "one contains another");
+        assert_eq!(rules.networks.ranges.len(), 3, "one contains another");
         for inside in ["192.0.2.0", "192.0.2.127", "198.51.100.7", "::ffff:192.0.2.1", "2001:db8:ffff::1"] {
             assert!(rules.has(ip(inside)), "{inside}");
         }

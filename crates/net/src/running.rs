@@ -12,7 +12,7 @@ use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck};
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::handshakes::{HandshakeSettings, TlsChallenges};
 use crate::job::SocketSlot;
-use crate::proxies::Proxies;
+use crate::proxies::{HttpProxies, Proxies};
 use crate::shutdown::Shutdown;
 use crate::stats::ListenerStats;
 use crate::tcp::TcpLimits;
@@ -53,6 +53,9 @@ pub struct Context {
     pub tcp: TcpLimits,
     /// The proxies that name their clients in headers.
     pub proxies: Proxies,
+    /// The proxies that pass requests on by HTTP. Without any here or in `proxies`, listeners for HTTP
+    /// without TLS serve loopback addresses alone.
+    pub http_proxies: HttpProxies,
     /// Settings of TLS for DNS over TLS, HTTPS and QUIC; listeners of these cannot serve without.
     pub tls: Option<ListenerTls>,
     /// For how long HTTP caches may keep replies. Without it they may not.

@@ -68,13 +68,14 @@ counters! {
     runts,
     /// Datagrams longer than the longest query that is accepted.
     too_long,
-    /// Datagrams and connections of proxies dropped because they did not begin with a PROXY header.
+    /// Datagrams and connections of proxies dropped because they did not begin with a PROXY header, and
+    /// requests over HTTP without the header that names the client.
     proxy_missing,
-    /// Datagrams and connections of proxies dropped because their PROXY header was malformed.
+    /// Datagrams, connections and requests of proxies dropped because their header was malformed.
     proxy_malformed,
-    /// Datagrams and connections of proxies dropped because their PROXY header was too long.
+    /// Datagrams, connections and requests of proxies dropped because their header was too long.
     proxy_too_long,
-    /// Datagrams and connections of proxies dropped because their PROXY header named no IP address.
+    /// Datagrams, connections and requests of proxies dropped because their header named no IP address.
     proxy_no_address,
     /// Panics of the handler.
     panics,
@@ -146,6 +147,8 @@ counters! {
     tls_broken,
     /// HTTP requests without a usable DNS message, which get an HTTP status other than 200.
     https_bad_requests,
+    /// Connections to HTTP without TLS closed at once because their address is in no list of proxies.
+    http_unlisted,
     /// QUIC connections closed because the client broke the rules of DNS over QUIC (RFC 9250 §4.3.3).
     quic_protocol_errors,
     /// Queries over QUIC that the client cancelled; their answers are dropped.

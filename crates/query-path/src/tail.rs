@@ -275,7 +275,7 @@ impl<'f> ReplyFrame<'f> {
             // Queries do not request it, so no space is reserved for it.
             let _ = opt.option(b, OptionCode::REPORT_CHANNEL, &[agent.as_wire()]);
         }
-        if client.padding() && self.client.transport.is_encrypted() {
+        if client.padding() && self.client.transport.is_padded() {
             pad(b, &mut opt);
         }
     }

@@ -34,6 +34,7 @@
 //! | `certificate.rs` | [`ClientCertificate`] of a connection, and rules about it |
 //! | `client.rs`, `packets.rs` | the client and the return address; batches without a transport |
 //! | `proxy_header.rs` | [`ProxyHeader`]: the client that a proxy names before a message or stream |
+//! | `forwarded.rs` | [`ForwardedHeader`]: the client that a proxy names in a request of HTTP |
 //! | `suspect.rs` | the message that a worker panicked over: [`SuspectMessage`] |
 //! | `transport.rs`, `clock.rs`, `counter.rs` | the transports, a line each; the clocks; counters |
 //!
@@ -46,6 +47,7 @@ mod client;
 mod clock;
 mod counter;
 mod encryption;
+mod forwarded;
 mod handler;
 mod late;
 mod outcome;
@@ -65,6 +67,7 @@ pub use encryption::{
     ConnectionSession, ENCRYPTION_FAULTS, EncryptedSession, Encryption, EncryptionFault, SessionState,
     StreamedEvent, StreamedSession,
 };
+pub use forwarded::ForwardedHeader;
 pub use handler::{Handler, HandlerFactory, WorkerContext};
 pub use late::{LateLayout, LateQueue, LateReplies, wake_together};
 pub use outcome::Outcome;

@@ -33,6 +33,7 @@ transports! {
     Tls "A TLS connection over TCP, framed as TCP is (RFC 7858)." { label: "tls", stream: true }
     Https "A request over HTTP/2 or HTTP/1.1 with TLS (RFC 8484)." { label: "https", stream: true }
     Quic "A stream of QUIC, with one query and its answer (RFC 9250)." { label: "quic", stream: true }
+    Http "A request over HTTP/2 or HTTP/1.1 in clear text, which a proxy passes on." { label: "http", stream: true }
     #[cfg(feature = "fictitious")]
     Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
 }
@@ -45,7 +46,7 @@ impl Transport {
     /// messages are encrypted.
     pub const fn socket(self) -> Transport {
         match self {
-            Transport::Tls | Transport::Https => Transport::Tcp,
+            Transport::Tls | Transport::Https | Transport::Http => Transport::Tcp,
             Transport::Quic => Transport::Udp,
             other => other,
         }
@@ -54,6 +55,12 @@ impl Transport {
     /// Whether messages are encrypted, so that an observer sees their lengths and times alone.
     pub const fn is_encrypted(self) -> bool {
         matches!(self, Transport::Tls | Transport::Https | Transport::Quic)
+    }
+
+    /// Whether replies to padded queries are padded (RFC 8467): messages are encrypted, at least between the
+    /// client and a proxy that passes them on by HTTP.
+    pub const fn is_padded(self) -> bool {
+        self.is_encrypted() || matches!(self, Transport::Http)
     }
 
     /// Returns the transport's index in tables of [`TRANSPORTS`] entries.

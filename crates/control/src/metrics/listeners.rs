@@ -77,7 +77,8 @@ impl Figures for ListenerReport {
             let help = doc.trim().trim_end_matches('.').replace('`', "");
             out.family(&format!("net_{}", name(counter)), &help, MetricType::Counter, series)?;
         }
-        let help = "Datagrams and connections of proxies dropped because they had no valid PROXY header";
+        let help =
+            "Datagrams, connections and requests of proxies dropped because no valid header named the client";
         let faults = self.0.iter().flat_map(|listener| {
             let listen = listener.local.to_string();
             listener.totals.iter().filter_map(move |(counter, value)| {
@@ -103,10 +104,11 @@ fn proxy_fault(counter: &str) -> Option<&'static str> {
 
 /// Returns whether listeners of this kind count `counter` at all.
 fn is_counted(counter: &str, carrier: &str) -> bool {
-    const CARRIERS: [(&str, &[&str]); 5] = [
-        ("tcp", &["tcp", "tls", "https", "quic"]),
+    const CARRIERS: [(&str, &[&str]); 6] = [
+        ("tcp", &["tcp", "tls", "https", "quic", "http"]),
         ("tls", &["tls", "https", "quic"]),
-        ("https", &["https"]),
+        ("https", &["https", "http"]),
+        ("http_", &["http"]),
         ("quic", &["quic"]),
         ("xdp", &["xdp"]),
     ];

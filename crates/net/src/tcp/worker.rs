@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -20,7 +21,7 @@ use transport::{Client, Counter, HandlerFactory, Transport};
 
 use super::connection::{Bytes, Connection, SharedBuffers};
 use super::event::ConnectionEvent;
-use super::https::{self, HttpClient, HttpState};
+use super::https::{self, HttpClient, HttpState, Opened};
 use super::life::{Close, Life};
 use super::limits::{Permit, TcpLimits, TurnedAway};
 use super::returns::Events;
@@ -30,7 +31,7 @@ use crate::config::ListenerConfig;
 use crate::fault::WorkerFaultKind;
 use crate::handshakes::HandshakeSettings;
 use crate::job::Job;
-use crate::proxies::{ProxyRules, ProxyView, fault_counter};
+use crate::proxies::{ProxyView, fault_counter};
 use crate::refusal::BindRefusal;
 use crate::stats::WorkerStats;
 use crate::sys;
@@ -130,6 +131,17 @@ pub(crate) fn spawn<F: HandlerFactory>(
 fn reserve() -> Option<Socket> {
     // No file: threads that answer queries need not be able to open any.
     Socket::new(Domain::UNIX, Type::DGRAM, None).ok()
+}
+
+/// What a connection comes from.
+enum Source {
+    Client,
+    /// A proxy; `header`: the length of the longest PROXY header, if it has to send one.
+    Proxy {
+        header: Option<usize>,
+    },
+    /// None of the proxies, to which alone HTTP without TLS is served.
+    Unlisted,
 }
 
 /// Accepts connections and keeps track of them.
@@ -253,17 +265,20 @@ impl<F: HandlerFactory> Acceptor<F> {
 
     /// Starts serving a connection, if the limits allow it.
     fn take_in(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
-        let own = &self.stats;
         let Ok(stream) = TcpStream::from_std(stream) else {
-            return own.receive_errors.add(1);
+            return self.stats.receive_errors.add(1);
         };
         let (sender, receiver) = unbounded_channel();
-        let proxy = self.proxies.rules().filter(|rules| rules.has(peer.ip()));
-        let header = proxy.map(ProxyRules::longest);
-        let admitted = match header {
-            None => self.limits.admit(peer, sender.clone()),
-            Some(_) => self.limits.admit_proxy(peer, sender.clone()),
+        let (is_proxy, header) = match self.source(peer) {
+            Source::Client => (false, None),
+            Source::Proxy { header } => (true, header),
+            Source::Unlisted => return self.stats.http_unlisted.add(1),
         };
+        let admitted = match is_proxy {
+            false => self.limits.admit(peer, sender.clone()),
+            true => self.limits.admit_proxy(peer, sender.clone()),
+        };
+        let (own, transport) = (&self.stats, self.job.id.transport);
         let permit = match admitted {
             Ok(permit) => permit,
             Err(reason) => return refusal_counter(own, reason).add(1),
@@ -279,9 +294,13 @@ impl<F: HandlerFactory> Acceptor<F> {
             let identify = self.job.identify.clone();
             TlsBytes::new(stream, tls.clone(), identify, header.is_some(), Arc::clone(&self.stats))
         };
-        match (&self.job.tls, self.job.id.transport) {
+        match (&self.job.tls, transport) {
             (Some(tls), Transport::Https) => {
-                self.serve_https(secured(tls, stream), ends, permit, header, channel);
+                let open = https::open_secured(secured(tls, stream), header);
+                self.serve_https(open, ends, permit, channel);
+            }
+            (_, Transport::Http) => {
+                self.serve_https(https::open_clear(stream, header), ends, permit, channel);
             }
             (Some(tls), _) => self.serve_over(secured(tls, stream), ends, permit, header, channel),
             (None, _) => self.serve_over(stream, ends, permit, header, channel),
@@ -295,13 +314,33 @@ impl<F: HandlerFactory> Acceptor<F> {
         id
     }
 
-    /// Starts serving a connection with HTTP over these bytes.
-    fn serve_https(
+    /// Returns what a connection from this address comes from, by the lists of proxies.
+    fn source(&mut self, peer: SocketAddr) -> Source {
+        let rules = self.proxies.rules();
+        let has_proxies = rules.is_some();
+        if let Some(rules) = rules.filter(|rules| rules.has(peer.ip())) {
+            return Source::Proxy { header: Some(rules.longest()) };
+        }
+        let transport = self.job.id.transport;
+        if !matches!(transport, Transport::Http | Transport::Https) {
+            return Source::Client;
+        }
+        let rules = self.job.http_proxies.rules();
+        // Without any list, HTTP without TLS is for programs on this host.
+        let is_own = !has_proxies && rules.is_empty() && peer.ip().to_canonical().is_loopback();
+        match rules.has(peer.ip()) {
+            true => Source::Proxy { header: None },
+            false if transport == Transport::Https || is_own => Source::Client,
+            false => Source::Unlisted,
+        }
+    }
+
+    /// Starts serving a connection with HTTP, which `open` opens.
+    fn serve_https<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         &mut self,
-        bytes: TlsBytes,
+        open: impl Future<Output = Result<Opened<S>, Close>> + 'static,
         (peer, local): (SocketAddr, SocketAddr),
         permit: Permit,
-        header: Option<usize>,
         (sender, receiver): (UnboundedSender<ConnectionEvent>, UnboundedReceiver<ConnectionEvent>),
     ) {
         let client = HttpClient {
@@ -312,9 +351,10 @@ impl<F: HandlerFactory> Acceptor<F> {
             next_id: Rc::clone(&self.next_id),
             client: Client { peer, local, transport: self.job.id.transport },
             fresh: self.job.fresh,
+            http_proxies: self.job.http_proxies.rules(),
             state: HttpState::new(permit, Instant::now()),
         };
-        self.spawn(self.number(), sender, https::serve(bytes, header, client, receiver));
+        self.spawn(self.number(), sender, https::serve(open, client, receiver));
     }
 
     /// Starts the task of a connection, which `sender` sends events to.

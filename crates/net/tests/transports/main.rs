@@ -3,6 +3,7 @@
 mod asking;
 mod challenges;
 mod descriptors;
+mod http;
 mod https;
 mod later;
 mod link;

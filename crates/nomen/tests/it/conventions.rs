@@ -226,7 +226,7 @@ fn faults(text: &str, format: Format) -> Vec<String> {
 
 /// Starts a server with all features on, and returns it with the address of its metrics.
 fn everything_on() -> (Server, SocketAddr) {
-    let [at, closed, secure, web, api] = std::array::from_fn(|_| free_address());
+    let [at, closed, secure, web, clear, api] = std::array::from_fn(|_| free_address());
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("members")).expect("made");
     let catalog =
@@ -248,6 +248,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [database]\nurl = \"postgresql://nomen@127.0.0.1:1/nomen\"\n\
          [[listen]]\naddr = [{secure}]\nproto = [\"tls\"]\n\
          [[listen]]\naddr = [{web}]\nproto = [\"https\", \"quic\"]\n\
+         [[listen]]\naddr = [{clear}]\nproto = [\"http\"]\n\
          [template.members]\nfile = \"members/{{zone}}\"\n\
          [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
          [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
@@ -263,6 +264,7 @@ fn everything_on() -> (Server, SocketAddr) {
         api = written(api),
         secure = written(secure),
         web = written(web),
+        clear = written(clear),
         closed = written(closed),
         closed_url = closed
     );

@@ -4,10 +4,12 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::process::Command;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, written};
+use crate::encrypted::{kdig, write_certificate};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text, written};
 
 /// A proxy of the list, and an address that is not in it.
 const PROXY: &str = "127.9.0.1";
@@ -115,6 +117,42 @@ fn start(keys: &str, more: &str) -> Server {
          [[server.access]]\naction = \"refuse\"\nfrom = [\"203.0.113.0/24\"]\n{more}"
     );
     Server::start_in(folder, keys, &sections)
+}
+
+/// A server of [`start`] that also listens for HTTP without TLS, and the address of that.
+fn start_http(keys: &str) -> (Server, SocketAddr) {
+    let web = free_address();
+    let more = format!(
+        "[[listen]]\naddr = [{}]\nproto = [\"http\"]\n[log]\nqueries = true\nqueries-file = \"queries.log\"\n",
+        written(web)
+    );
+    (start(keys, &more), web)
+}
+
+/// Asks for `at.example A` with curl from this address, and returns the status, the version of HTTP, and the
+/// response code and last byte of a reply.
+fn curl(server: &Server, from: &str, url: &str, words: &[&str]) -> (String, Option<(u8, u8)>) {
+    let (query, reply) = (server.path("query"), server.path("reply"));
+    fs::write(&query, message(0, "at.example", 1)).expect("written");
+    let _ = fs::remove_file(&reply);
+    let output = Command::new("curl")
+        .args(["--silent", "--insecure", "--noproxy", "*", "--interface", from, "--output"])
+        .arg(&reply)
+        .args([
+            "--max-time",
+            &TEST_TIMEOUT.as_secs().to_string(),
+            "--write-out",
+            "%{http_code} %{http_version}",
+        ])
+        .args(["--header", "content-type: application/dns-message", "--data-binary"])
+        .arg(format!("@{}", query.display()))
+        .args(words)
+        .arg(format!("{url}/dns-query"))
+        .output()
+        .expect("curl runs");
+    let said = text(&output.stdout);
+    let reply = fs::read(&reply).ok().filter(|reply| said.starts_with("200") && reply.len() > 12);
+    (said, reply.map(|reply| (reply[3] & 15, *reply.last().expect("bytes"))))
 }
 
 const NOERROR: u8 = 0;
@@ -328,4 +366,76 @@ fn views_by_address_see_the_address_that_the_client_sent_to() {
     assert_eq!(ask(&proxy, 1, &header(OUTSIDE), "at.example"), (1, NOERROR, 1));
     let elsewhere = header_to(OUTSIDE, [192, 0, 2, 54], 2);
     assert_eq!(ask(&proxy, 2, &elsewhere, "at.example").1, REFUSED_CODE);
+}
+
+#[test]
+fn a_reverse_proxy_names_its_clients_in_a_header_of_http() {
+    let keys = "http-proxies-from = [\"127.9.0.0/16\"]\nhttp-client-header = \"x-forwarded-for\"\n";
+    let (server, web) = start_http(keys);
+    let url = format!("http://{web}");
+    let of = |from: &str, words: &[&str]| curl(&server, from, &url, words);
+    let (h2c, http1) = ("--http2-prior-knowledge", "--http1.1");
+    let named = |client: [u8; 4]| format!("X-Forwarded-For: {}", std::net::Ipv4Addr::from(client));
+    assert_eq!(of(PROXY, &[h2c, "-H", &named(INSIDE)]), ("200 2".into(), Some((NOERROR, 2))));
+    assert_eq!(of(PROXY, &[http1, "-H", &named(INSIDE)]), ("200 1.1".into(), Some((NOERROR, 2))));
+    // What the client itself writes does not count, and neither does the second proxy.
+    let chain = format!("X-Forwarded-For: 198.51.100.7, {}, 127.9.9.9", std::net::Ipv4Addr::from(OUTSIDE));
+    assert_eq!(of(PROXY, &[h2c, "-H", &chain]).1, Some((NOERROR, 1)));
+    let refused = of(PROXY, &[h2c, "-H", &named(REFUSED)]).1;
+    assert_eq!(refused.map(|(rcode, _)| rcode), Some(REFUSED_CODE));
+    assert_eq!(of(PROXY, &[h2c]), ("400 2".into(), None));
+    assert!(of(OTHER, &[h2c, "-H", &named(INSIDE)]).0.starts_with("000"), "it is not listed");
+    let counter = |name: &str, label: &str| {
+        server.counter(&format!("nomen_net_{name}_total{{listen=\"{web}\",transport=\"http\"{label}}}"))
+    };
+    assert_eq!(counter("proxy_dropped", ",reason=\"missing\""), 1);
+    assert_eq!((counter("http_unlisted", ""), counter("https_bad_requests", "")), (1, 1));
+    assert_eq!(server.counter("nomen_queries_total{transport=\"http\",type=\"A\"}"), 4);
+    let queries = || fs::read_to_string(server.path("queries.log")).unwrap_or_default();
+    eventually("the query log", &server, || queries().lines().count() == 4);
+    for client in ["198.51.100.7:0", "192.0.2.7:0", "203.0.113.7:0"] {
+        assert!(queries().contains(&format!("client={client}")), "{}", queries());
+    }
+    assert!(!queries().contains("127.9") && queries().contains("http"), "{}", queries());
+}
+
+#[test]
+fn nginx_in_front_passes_requests_on_in_clear_text() {
+    if !testkit::has_programs(&["nginx"]) {
+        return;
+    }
+    let keys = "http-proxies-from = [\"127.9.0.0/16\"]\nhttp-client-header = \"x-forwarded-for\"\n";
+    let (server, web) = start_http(keys);
+    let (folder, at) = (server.folder.path(), free_address());
+    write_certificate(folder, "dns.test");
+    let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|of| format!("{of}_temp_path {}/{of};\n", folder.display()))
+        .concat();
+    let config = format!(
+        "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log nginx.log;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}\
+         server {{\nlisten {at} ssl http2;\nssl_certificate chain.pem;\nssl_certificate_key key.pem;\n\
+         location /dns-query {{\nproxy_pass http://{web};\nproxy_http_version 1.1;\nproxy_bind {PROXY};\n\
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n}}\n}}\n}}\n"
+    );
+    fs::write(folder.join("nginx.conf"), config).expect("written");
+    let mut nginx = Command::new("nginx");
+    nginx
+        .arg("-p")
+        .arg(folder)
+        .arg("-c")
+        .arg(folder.join("nginx.conf"))
+        .arg("-e")
+        .arg(folder.join("nginx.log"));
+    nginx.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()));
+    let mut nginx = nginx.spawn().expect("nginx runs");
+    let url = format!("https://{at}");
+    eventually("nginx", &server, || TcpStream::connect(at).is_ok());
+    let own = curl(&server, OTHER, &url, &["-H", "X-Forwarded-For: 198.51.100.7"]);
+    let padded = kdig(at, &["+https", "+padding", "at.example", "A"]);
+    let _ = nginx.kill();
+    let _ = nginx.wait();
+    assert_eq!(own, ("200 2".into(), Some((NOERROR, 1))), "the client is the one that nginx sees");
+    assert!(padded.contains("Received 468 B"), "{padded}");
+    let queries = || fs::read_to_string(server.path("queries.log")).unwrap_or_default();
+    eventually("the query log", &server, || queries().contains(&format!("client={OTHER}:0")));
 }

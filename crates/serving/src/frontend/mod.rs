@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use net::{Bound, Context, Proxies, Running, ServeError, TcpLimits};
+use net::{Bound, Context, HttpProxies, Proxies, Running, ServeError, TcpLimits};
 use query_path::{
     Both, Engine, EngineConfig, FailureLog, LimitLog, LoggedQuery, LoggedReply, QueryLog, RuleNote, Sources,
     Zones,
@@ -79,6 +79,8 @@ pub struct Frontend {
     pub tcp_limits: TcpLimits,
     /// The proxies that name their clients.
     proxies: Proxies,
+    /// The proxies that pass requests on by HTTP.
+    http_proxies: HttpProxies,
     /// Whether queries that made a worker panic are logged.
     panic_messages: Arc<AtomicBool>,
     /// The query log's writer.
@@ -174,8 +176,8 @@ impl Frontend {
         let tcp_limits = TcpLimits::new(connections, per_client, &settings.server.tcp.times());
         tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
         tcp_limits.set_waiting(settings.server.tcp.memory.0);
-        let proxies = Proxies::default();
-        set_proxies(&proxies, settings);
+        let (proxies, http_proxies) = (Proxies::default(), HttpProxies::default());
+        set_proxies((&proxies, &http_proxies), settings);
         let cookies = ServerCookies::new(settings)?;
         let frontend = Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
@@ -185,6 +187,7 @@ impl Frontend {
             listeners: Mutex::default(),
             tcp_limits,
             proxies,
+            http_proxies,
             panic_messages: Arc::new(AtomicBool::new(*settings.log.panic_messages)),
             query_logger: QueryLogger::start(query_file)?,
             logged: Mutex::new(LoggedQueries::None),
@@ -276,6 +279,7 @@ impl Frontend {
         });
         context.tcp = self.tcp_limits.clone();
         context.proxies = self.proxies.clone();
+        context.http_proxies = self.http_proxies.clone();
         context.tls = self.certificates.listener_tls();
         context.fresh = Some(freshness::freshness);
         context.keepalive = Some(keepalive::has_keepalive);
@@ -368,9 +372,10 @@ impl Frontend {
     }
 }
 
-fn set_proxies(proxies: &Proxies, settings: &Settings) {
-    let server = &settings.server.proxies;
-    proxies.set(server.networks(), server.longest_header());
+fn set_proxies((proxies, http): (&Proxies, &HttpProxies), settings: &Settings) {
+    let server = &settings.server;
+    proxies.set(server.proxies.networks(), server.proxies.longest_header());
+    http.set(server.http_proxies.networks(), *server.http_proxies.header);
 }
 
 impl Adopt for Frontend {
@@ -390,7 +395,7 @@ impl Adopt for Frontend {
         self.tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
         self.tcp_limits.set_waiting(settings.server.tcp.memory.0);
         self.tcp_limits.set_times(&settings.server.tcp.times());
-        set_proxies(&self.proxies, settings);
+        set_proxies((&self.proxies, &self.http_proxies), settings);
         self.panic_messages.store(*settings.log.panic_messages, Relaxed);
         self.log_queries(*settings.log.queries);
         match self.policy_top.resize(settings.policy_top()) {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use tokio::sync::Notify;
@@ -21,6 +22,7 @@ use transport::{Client, HandlerFactory, MAX_MESSAGE, MessageStream, Next, Outcom
 use super::body::{ReplyBody, Unsent};
 use super::message::{self, BadRequest, MessageSource};
 use crate::config::{HttpCacheTime, ListenerConfig};
+use crate::proxies::{HttpProxyRules, fault_counter};
 use crate::stats::WorkerStats;
 use crate::tcp::connection::SharedBuffers;
 use crate::tcp::event::{ConnectionEvent, Late};
@@ -39,6 +41,8 @@ pub(in crate::tcp) struct HttpClient<F: HandlerFactory> {
     pub(in crate::tcp) next_id: Rc<Cell<u64>>,
     pub(in crate::tcp) client: Client,
     pub(in crate::tcp) fresh: Option<HttpCacheTime>,
+    /// The proxies that name the client in each request.
+    pub(in crate::tcp) http_proxies: Arc<HttpProxyRules>,
     pub(in crate::tcp) state: HttpState,
 }
 
@@ -187,8 +191,8 @@ impl<F: HandlerFactory> HttpClient<F> {
     /// Answers a request.
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<ReplyBody>, NoReply> {
         let _active = ActiveRequest::begin(&self.state);
-        let answer = match self.message(request).await {
-            Ok(message) => self.answer(&message).await,
+        let answer = match self.read(request).await {
+            Ok((client, message)) => self.answer(&message, client).await,
             Err(fault) => Err(Some(fault)),
         };
         match answer {
@@ -200,17 +204,31 @@ impl<F: HandlerFactory> HttpClient<F> {
             }
             Err(Some(fault)) => {
                 self.stats.https_bad_requests.add(1);
-                Ok(fault.response())
+                if let BadRequest::Client(_, fault) = fault {
+                    fault_counter(&self.stats, fault).add(1);
+                }
+                Ok(fault.response(&self.state.unsent))
             }
             Err(None) => Err(NoReply),
         }
     }
 
-    /// Reads the DNS message of a request.
-    async fn message(&self, request: Request<Incoming>) -> Result<Vec<u8>, BadRequest> {
+    /// Returns the client of a request: that of the connection, or the one that a proxy names.
+    fn client_of(&self, head: &Parts) -> Result<Client, BadRequest> {
+        let proxies = &self.http_proxies;
+        let Some(header) = proxies.header.filter(|_| proxies.has(self.client.peer.ip())) else {
+            return Ok(self.client);
+        };
+        let peer = message::client(head, header, |ip| proxies.has(ip))?;
+        Ok(Client { peer, ..self.client })
+    }
+
+    /// Reads the client and the DNS message of a request.
+    async fn read(&self, request: Request<Incoming>) -> Result<(Client, Vec<u8>), BadRequest> {
         let (head, body) = request.into_parts();
+        let client = self.client_of(&head)?;
         if let MessageSource::Url(message) = message::source(&head, &self.config.https_paths)? {
-            return Ok(message);
+            return Ok((client, message));
         }
         let whole = timeout(self.times().message, Limited::new(body, MAX_MESSAGE).collect());
         let message = match whole.await {
@@ -220,11 +238,11 @@ impl<F: HandlerFactory> HttpClient<F> {
             Err(_) => return Err(BadRequest::Timeout),
         };
         message::checked(&message)?;
-        Ok(message)
+        Ok((client, message))
     }
 
     /// Returns the reply to a DNS message; `Err(None)`: it gets none.
-    async fn answer(&self, message: &[u8]) -> Result<Vec<u8>, Option<BadRequest>> {
+    async fn answer(&self, message: &[u8], client: Client) -> Result<Vec<u8>, Option<BadRequest>> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         let (sender, mut late) = unbounded_channel();
@@ -234,7 +252,7 @@ impl<F: HandlerFactory> HttpClient<F> {
         stats.batches.add(1);
         stats.queries.add(1);
         stats.bytes_in.add(message.len() as u64);
-        let (outcome, reply) = self.buffers.borrow_mut().stage().answer_one(message, self.client, id);
+        let (outcome, reply) = self.buffers.borrow_mut().stage().answer_one(message, client, id);
         match outcome {
             Outcome::Reply(len) if (1..=MAX_MESSAGE).contains(&len) => {
                 stats.replies.add(1);

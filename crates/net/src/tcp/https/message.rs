@@ -1,12 +1,15 @@
 //! DNS messages in HTTP requests and responses (RFC 8484 §4 and §5), without connections.
 
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
 use data_encoding::BASE64URL_NOPAD;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use transport::MAX_MESSAGE;
+use transport::{ForwardedHeader, MAX_MESSAGE, ProxyHeaderFault};
 
-use super::body::ReplyBody;
+use super::body::{ReplyBody, Unsent};
 
 /// The media type of DNS messages.
 const DNS_MESSAGE: &str = "application/dns-message";
@@ -39,6 +42,8 @@ pub(super) enum BadRequest {
     Timeout,
     /// Many messages answer this query, such as a zone transfer; HTTP has one.
     ManyMessages,
+    /// A proxy did not name the client in the header that it has to send.
+    Client(ForwardedHeader, ProxyHeaderFault),
 }
 
 impl BadRequest {
@@ -47,22 +52,56 @@ impl BadRequest {
             BadRequest::Path => StatusCode::NOT_FOUND,
             BadRequest::Method => StatusCode::METHOD_NOT_ALLOWED,
             BadRequest::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            BadRequest::NoMessage => StatusCode::BAD_REQUEST,
+            BadRequest::NoMessage | BadRequest::Client(..) => StatusCode::BAD_REQUEST,
             BadRequest::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             BadRequest::Timeout => StatusCode::REQUEST_TIMEOUT,
             BadRequest::ManyMessages => StatusCode::NOT_IMPLEMENTED,
         }
     }
 
-    /// Returns the response: a status without a body.
-    pub(super) fn response(self) -> Response<ReplyBody> {
+    /// Returns the response: a status without a body, except for the operator of a proxy.
+    pub(super) fn response(self, unsent: &Arc<Unsent>) -> Response<ReplyBody> {
         let mut response = Response::new(ReplyBody::empty());
         *response.status_mut() = self.status();
-        if self == BadRequest::Method {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST"));
+        let headers = response.headers_mut();
+        match self {
+            BadRequest::Method => {
+                headers.insert(ALLOW, HeaderValue::from_static("GET, POST"));
+            }
+            BadRequest::Client(header, fault) => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+                *response.body_mut() = ReplyBody::new(explained(header, fault).into_bytes(), unsent);
+            }
+            _ => {}
         }
         response
     }
+}
+
+/// Returns why a proxy named no client, in words for its operator.
+fn explained(header: ForwardedHeader, fault: ProxyHeaderFault) -> String {
+    let name = header.name();
+    match fault {
+        ProxyHeaderFault::Missing => {
+            format!("the proxy sent no header {name}, which has to name the client\n")
+        }
+        ProxyHeaderFault::Malformed => format!("the header {name} has no valid address of the client\n"),
+        ProxyHeaderFault::TooLong => format!("the header {name} has too many addresses of proxies\n"),
+        ProxyHeaderFault::NoAddress => format!("the header {name} names the client without an address\n"),
+    }
+}
+
+/// Returns the client that the header of a request names. `is_proxy`: whether an address is a proxy's.
+///
+/// # Errors
+/// [`BadRequest::Client`] if it names none.
+pub(super) fn client(
+    head: &Parts,
+    header: ForwardedHeader,
+    is_proxy: impl Fn(IpAddr) -> bool,
+) -> Result<SocketAddr, BadRequest> {
+    let lines: Vec<&[u8]> = head.headers.get_all(header.name()).iter().map(HeaderValue::as_bytes).collect();
+    header.client(lines.into_iter(), is_proxy).map_err(|fault| BadRequest::Client(header, fault))
 }
 
 /// Finds the DNS message of a request by its head. `paths`: where DNS is served.
@@ -171,7 +210,7 @@ mod tests {
                 continue;
             }
             let fault = read(method, uri, kind).expect_err(uri);
-            assert_eq!(fault.response().status().as_u16(), expected, "{method} {uri}");
+            assert_eq!(fault.response(&Arc::default()).status().as_u16(), expected, "{method} {uri}");
         }
         for kind in ["application/dns-message", "Application/DNS-Message; charset=x"] {
             assert_eq!(read("POST", "/dns-query", kind), Ok(MessageSource::Body));

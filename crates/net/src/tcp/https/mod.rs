@@ -1,7 +1,9 @@
 //! DNS over HTTPS (RFC 8484), HTTP/2 and HTTP/1.1: one connection, from its handshake to its end. `message`
-//! reads requests and writes responses, `client` has queries answered, `body` counts what is not sent yet.
+//! reads requests and writes responses, `client` has queries answered, `body` counts what is not sent yet,
+//! `clear` has the bytes of connections without TLS.
 
 mod body;
+mod clear;
 mod client;
 mod message;
 
@@ -15,11 +17,13 @@ use std::time::Instant;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep_until, timeout_at};
 use transport::{HandlerFactory, ProxiedEnds, ProxyHeader, ProxyHeaderFault};
 
+use clear::ClearBytes;
 pub(super) use client::{HttpClient, HttpState};
 
 use super::event::ConnectionEvent;
@@ -45,16 +49,15 @@ const LAST_REQUESTS: std::time::Duration = std::time::Duration::from_secs(1);
 /// The application protocol of HTTP/2.
 const HTTP2: &[u8] = b"h2";
 
-/// Serves one connection until it ends. `header`: the length of the longest header that a proxy sends first.
-pub(super) async fn serve<F: HandlerFactory>(
-    bytes: TlsBytes,
-    header: Option<usize>,
+/// Serves one connection until it ends; `open` opens it.
+pub(super) async fn serve<F: HandlerFactory, S: AsyncRead + AsyncWrite + Unpin + 'static>(
+    open: impl Future<Output = Result<Opened<S>, Close>>,
     mut client: HttpClient<F>,
     mut events: UnboundedReceiver<ConnectionEvent>,
 ) -> Close {
     let first = Instant::now() + client.times().first_message;
     let opened = {
-        let mut open = pin!(timeout_at(first.into(), open(bytes, header)));
+        let mut open = pin!(timeout_at(first.into(), open));
         loop {
             tokio::select! {
                 biased;
@@ -68,7 +71,7 @@ pub(super) async fn serve<F: HandlerFactory>(
             }
         }
     };
-    let (stream, ends) = match opened {
+    let Opened { stream, ends, is_http2 } = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(close)) => return close,
         Err(_) => return Close::First,
@@ -78,7 +81,6 @@ pub(super) async fn serve<F: HandlerFactory>(
     {
         return Close::Refused(reason);
     }
-    let is_http2 = stream.protocol() == Some(HTTP2);
     let (client, io) = (Rc::new(client), TokioIo::new(stream));
     if is_http2 {
         let connection = http2_settings().serve_connection(io, client.service());
@@ -106,22 +108,66 @@ fn http2_settings() -> http2::Builder<LocalExecutor> {
     settings
 }
 
-/// Does the handshake, and reads the header of a proxy before it or behind it.
-async fn open(mut bytes: TlsBytes, longest: Option<usize>) -> Result<(OpenTls, Option<ProxiedEnds>), Close> {
-    let Some(longest) = longest else {
-        return Ok((bytes.handshake(&mut Vec::new()).await.map_err(|_| Close::Error)?, None));
-    };
+/// A connection on which requests can follow.
+pub(super) struct Opened<S> {
+    stream: S,
+    /// The ends that a PROXY header named.
+    ends: Option<ProxiedEnds>,
+    is_http2: bool,
+}
+
+/// Does the handshake of a connection with TLS, and reads the header of a proxy before it or behind it.
+/// `longest`: the length of the longest header, if the proxy has to send one.
+pub(super) async fn open_secured(
+    mut bytes: TlsBytes,
+    longest: Option<usize>,
+) -> Result<Opened<OpenTls>, Close> {
     let mut header = Vec::new();
     let mut stream = bytes.handshake(&mut header).await.map_err(|_| Close::Error)?;
+    let is_http2 = stream.protocol() == Some(HTTP2);
+    let ends = match longest {
+        Some(longest) => read_header(&mut stream, header, longest).await?,
+        None => None,
+    };
+    Ok(Opened { stream, ends, is_http2 })
+}
+
+/// Reads the header of a proxy on a connection without TLS, and as much of what follows as shows whether it
+/// is HTTP/2 (RFC 9113 §3.3, prior knowledge).
+pub(super) async fn open_clear(
+    mut stream: TcpStream,
+    longest: Option<usize>,
+) -> Result<Opened<ClearBytes>, Close> {
+    let ends = match longest {
+        Some(longest) => read_header(&mut stream, Vec::new(), longest).await?,
+        None => None,
+    };
+    let (stream, is_http2) = ClearBytes::begin(stream).await.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Close::Peer,
+        _ => Close::Error,
+    })?;
+    Ok(Opened { stream, ends, is_http2 })
+}
+
+/// Reads the header of a proxy, which begins with the bytes in `header`.
+async fn read_header(
+    stream: &mut (impl AsyncRead + Unpin),
+    mut header: Vec<u8>,
+    longest: usize,
+) -> Result<Option<ProxiedEnds>, Close> {
     loop {
         match ProxyHeader::read(&header, longest) {
-            Ok(Some(read)) => return Ok((stream, read.ends)),
+            Ok(Some(read)) => return Ok(read.ends),
             Ok(None) => {}
             Err(fault) => return Err(Close::Header(fault)),
         }
         // Byte by byte, as what follows is for HTTP; there are a few hundred at most.
         match stream.read_u8().await {
             Ok(byte) => header.push(byte),
+            // A proxy that only looks whether the port is open sends nothing.
+            Err(error) if header.is_empty() && error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Close::Peer);
+            }
             Err(_) => return Err(Close::Header(ProxyHeaderFault::Missing)),
         }
     }
