@@ -99,6 +99,7 @@ impl Endpoint {
             Transport::Tls => "alpn=dot".to_owned(),
             Transport::Quic => "alpn=doq".to_owned(),
             Transport::Https => format!("alpn=h2 dohpath=\"{}{{?dns}}\"", https.paths().first()?),
+            Transport::H3 => format!("alpn=h3 dohpath=\"{}{{?dns}}\"", https.paths().first()?),
             Transport::Udp | Transport::Tcp | Transport::Http => return None,
         };
         Some(Endpoint { transport, port, addresses: Vec::new(), protocol })
@@ -186,7 +187,8 @@ pub(super) fn service(
     endpoints.sort_by_key(|endpoint| match endpoint.transport {
         Transport::Tls => 0,
         Transport::Quic => 1,
-        _ => 2,
+        Transport::Https => 2,
+        _ => 3,
     });
     (!endpoints.is_empty()).then_some(EncryptedService { name, endpoints })
 }

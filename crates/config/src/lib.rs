@@ -103,6 +103,8 @@ use control::ControlSection;
 use database::DatabaseSection;
 use dnssec_policy::DnssecPolicies;
 use dnstap::DnstapSection;
+pub use listen::ListenSocket;
+
 use listen::Listen;
 use lists::{ListsConfig, PolicyList, PolicySection};
 use log::LogSection;
@@ -357,17 +359,19 @@ impl Configuration {
             let api = self.settings.api.iter().flat_map(|api| api.listen.iter());
             acme.check_addresses(&opened, metrics.chain(api), faults);
         }
+        self.check_signing_and_delegations(has_state, faults);
+    }
+
+    /// Reports values about signing, and about what child zones may change.
+    fn check_signing_and_delegations(&self, has_state: bool, faults: &mut Vec<Diagnostic>) {
+        let Settings { database, resolver, .. } = &self.settings;
         dnssec_policy::check(&self.dnssec_policies, faults);
         let shared = SharedKeys { templates: &self.templates, policies: &self.dnssec_policies, has_state };
-        let has_database = self.settings.database.is_some();
-        zones::check(self.zones.iter().chain(&self.added), shared, has_database, faults);
+        zones::check(self.zones.iter().chain(&self.added), shared, database.is_some(), faults);
         let of_templates = self.templates.values().map(|template| &template.updates);
         let all = self.zones.iter().chain(&self.added).map(|zone| &*zone.updates).chain(of_templates);
-        updates::check_bootstrap(
-            all,
-            resolver.as_ref().is_some_and(|own| own.validating.validate.value),
-            faults,
-        );
+        let validates = resolver.as_ref().is_some_and(|own| own.validating.validate.value);
+        updates::check_bootstrap(all, validates, faults);
     }
 }
 
@@ -635,6 +639,11 @@ impl Settings {
         warnings.extend(self.server.http_proxies.warnings());
         warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
         warnings
+    }
+
+    /// Returns the sockets to listen on.
+    pub fn sockets(&self) -> Vec<ListenSocket<'_>> {
+        listen::sockets(&self.listens)
     }
 
     /// Returns whether queries are counted for each zone.

@@ -25,8 +25,9 @@ keys! {
         /// Transports to open on each address. "tls" is DNS over TLS (RFC 7858), whose usual port is 853,
         /// "https" DNS over HTTPS (RFC 8484), whose usual port is 443, and "quic" DNS over QUIC (RFC 9250),
         /// whose usual port is 853 of UDP. "http" is DNS over HTTP in clear text, for reverse proxies alone
-        /// (`http-proxies-from`), which have the TLS. A port has one of "tcp", "tls", "https" and "http", and
-        /// one of "udp" and "quic".
+        /// (`http-proxies-from`), which have the TLS. "h3" is DNS over HTTP/3 (RFC 9114), whose usual port is
+        /// 443 of UDP, beside "https". A port has one of "tcp", "tls", "https" and "http", and one of "udp"
+        /// and "quic"; "h3" can share the address and port of "quic".
         /// [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains them.
         restart "proto" proto: Vec<At<Transport>> =
             [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
@@ -77,6 +78,39 @@ impl Listen {
     }
 }
 
+/// A socket, or one for each worker, that the configuration asks for.
+#[derive(Clone, Copy)]
+pub struct ListenSocket<'s> {
+    /// Its block.
+    pub listen: &'s Listen,
+    /// Its address.
+    pub addr: &'s At<AddrPort>,
+    /// Its transport.
+    pub transport: Transport,
+    /// HTTP/3 is at the same address: over QUIC on this socket, of HTTPS beside it.
+    pub with_h3: bool,
+}
+
+/// Returns the sockets of these blocks. Where QUIC and HTTP/3 have the same address, one has both.
+pub(super) fn sockets(listens: &[At<Listen>]) -> Vec<ListenSocket<'_>> {
+    let all = || {
+        listens.iter().flat_map(|listen| {
+            let addresses =
+                listen.addr.iter().flat_map(|addr| listen.proto.iter().map(move |proto| (addr, proto)));
+            addresses.map(move |(addr, proto)| (&listen.value, addr, proto.value))
+        })
+    };
+    let has = |wanted: Transport, at: &At<AddrPort>| {
+        all().any(|(_, addr, transport)| transport == wanted && addr.0 == at.0)
+    };
+    let own = all().filter(|(_, addr, transport)| *transport != Transport::H3 || !has(Transport::Quic, addr));
+    own.map(|(listen, addr, transport)| {
+        let with_h3 = matches!(transport, Transport::Quic | Transport::Https) && has(Transport::H3, addr);
+        ListenSocket { listen, addr, transport, with_h3 }
+    })
+    .collect()
+}
+
 /// Every transport with its label.
 const TRANSPORT_WORDS: [(&str, Transport); TRANSPORTS] = {
     let (mut words, mut i) = ([("", Transport::Udp); TRANSPORTS], 0);
@@ -116,8 +150,12 @@ pub(super) struct Opened {
 impl Opened {
     /// Returns the first address that conflicts with another socket. IPv6 sockets are for IPv6 only.
     fn clash(opened: &[Self], transport: Transport, addr: SocketAddr) -> Option<&Self> {
+        let shares = |other: Transport| {
+            matches!((other, transport), (Transport::Quic, Transport::H3) | (Transport::H3, Transport::Quic))
+        };
         opened.iter().find(|o| {
             o.transport.socket() == transport.socket()
+                && !(shares(o.transport) && o.addr == addr)
                 && o.addr.port() == addr.port()
                 && o.addr.is_ipv4() == addr.is_ipv4()
                 && (o.addr.ip() == addr.ip() || o.addr.ip().is_unspecified() || addr.ip().is_unspecified())

@@ -64,6 +64,9 @@ pub struct ListenerConfig {
     pub tcp: TcpConfig,
     /// Where HTTPS listeners serve DNS, such as `/dns-query`. Default: there.
     pub https_paths: Vec<String>,
+    /// Of a listener of QUIC: it also serves HTTP/3. Of one of HTTPS: HTTP/3 is at the same address and port,
+    /// and responses say so (`alt-svc`, RFC 7838). Default: no.
+    pub with_h3: bool,
 }
 
 impl Default for ListenerConfig {
@@ -78,6 +81,7 @@ impl Default for ListenerConfig {
             udp: UdpConfig::default(),
             tcp: TcpConfig::default(),
             https_paths: vec!["/dns-query".to_owned()],
+            with_h3: false,
         }
     }
 }

@@ -94,6 +94,7 @@ mod fault;
 mod framing;
 mod guard;
 mod handshakes;
+mod http3;
 mod job;
 mod listener;
 mod outgoing;

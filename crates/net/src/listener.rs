@@ -41,14 +41,19 @@ impl Listener {
                     })?;
                 Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed: None })
             }
-            Transport::Quic => {
+            Transport::Quic | Transport::H3 => {
                 let open = |addr, shared| quic::open(addr, config, shared).map_err(fail);
                 let (addr, sockets) =
                     open_all(addr, config, open, UdpSocket::local_addr).map_err(|e| match e {
                         OpenError::Bind(e) => e,
                         OpenError::Io(e) => fail(BindRefusal::from_io(e)),
                     })?;
-                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Quic(sockets), passed: None })
+                Ok(Bound {
+                    addr,
+                    config: config.clone(),
+                    sockets: Sockets::Quic(sockets, transport),
+                    passed: None,
+                })
             }
             Transport::Tcp | Transport::Tls | Transport::Https | Transport::Http => {
                 let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
@@ -85,19 +90,23 @@ impl Listener {
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed })
     }
 
-    /// Takes over datagram sockets that another process bound, for connections of QUIC; otherwise as
-    /// [`Listener::from_udp`]. Datagrams of connections are spread over workers that share a socket, so each
-    /// socket has one worker only.
+    /// Takes over datagram sockets that another process bound, for connections of `transport`, which is QUIC
+    /// or HTTP/3; otherwise as [`Listener::from_udp`]. Datagrams of connections are spread over workers that
+    /// share a socket, so each socket has one worker only.
     ///
     /// # Errors
     /// [`BindError`] if there is no socket, or their addresses differ, or an option cannot be set.
-    pub fn from_quic(sockets: Vec<UdpSocket>, config: &ListenerConfig) -> Result<Bound, BindError> {
-        let addr = common_address(&sockets, UdpSocket::local_addr, Transport::Quic)?;
+    pub fn from_quic(
+        sockets: Vec<UdpSocket>,
+        transport: Transport,
+        config: &ListenerConfig,
+    ) -> Result<Bound, BindError> {
+        let addr = common_address(&sockets, UdpSocket::local_addr, transport)?;
         for socket in &sockets {
-            quic::take_over(socket, config).map_err(|refusal| refusal.at(addr, Transport::Quic))?;
+            quic::take_over(socket, config).map_err(|refusal| refusal.at(addr, transport))?;
         }
         let passed = Some(sockets.len());
-        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Quic(sockets), passed })
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Quic(sockets, transport), passed })
     }
 
     /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that arrive on
@@ -224,7 +233,8 @@ pub struct Bound {
 
 enum Sockets {
     Udp(Vec<UdpSocket>),
-    Quic(Vec<UdpSocket>),
+    /// And the transport of its connections: QUIC or HTTP/3.
+    Quic(Vec<UdpSocket>, Transport),
     /// And the transport of its connections: TCP, TLS, HTTPS or HTTP.
     Tcp(Vec<TcpListener>, Transport),
     Xdp(XdpListener),
@@ -234,7 +244,7 @@ impl Sockets {
     /// Returns the number of workers that serve them.
     fn len(&self) -> usize {
         match self {
-            Sockets::Udp(sockets) | Sockets::Quic(sockets) => sockets.len(),
+            Sockets::Udp(sockets) | Sockets::Quic(sockets, _) => sockets.len(),
             Sockets::Tcp(sockets, _) => sockets.len(),
             Sockets::Xdp(front) => front.len(),
         }
@@ -293,8 +303,7 @@ impl Bound {
     pub fn transport(&self) -> Transport {
         match self.sockets {
             Sockets::Udp(_) | Sockets::Xdp(_) => Transport::Udp,
-            Sockets::Quic(_) => Transport::Quic,
-            Sockets::Tcp(_, transport) => transport,
+            Sockets::Quic(_, transport) | Sockets::Tcp(_, transport) => transport,
         }
     }
 
@@ -349,7 +358,7 @@ impl Bound {
                     running.threads.push(udp::spawn(socket, Arc::clone(&factory), job).map_err(fail)?);
                 }
             }
-            Sockets::Quic(sockets) => {
+            Sockets::Quic(sockets, _) => {
                 let shared = QuicShared::new(context.tls.as_ref()).map_err(fail)?;
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);

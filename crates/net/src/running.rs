@@ -25,7 +25,7 @@ pub struct ListenerTls {
     pub dot: Arc<rustls::ServerConfig>,
     /// For DNS over HTTPS.
     pub https: Arc<rustls::ServerConfig>,
-    /// For DNS over QUIC.
+    /// For DNS over QUIC and HTTP/3, whose application protocols are set where they are used.
     pub quic: Arc<rustls::ServerConfig>,
     /// Identifies clients over TLS by the certificates that they show; `None`: no client is asked for one.
     pub identify: Option<IdentifyClient>,
@@ -39,7 +39,7 @@ impl ListenerTls {
         let config = match transport {
             Transport::Tls => Arc::clone(&self.dot),
             Transport::Https => Arc::clone(&self.https),
-            Transport::Quic => Arc::clone(&self.quic),
+            Transport::Quic | Transport::H3 => Arc::clone(&self.quic),
             _ => return None,
         };
         Some(HandshakeSettings { config, challenges: self.challenges.clone() })

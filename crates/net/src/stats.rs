@@ -149,7 +149,8 @@ counters! {
     https_bad_requests,
     /// Connections to HTTP without TLS closed at once because their address is in no list of proxies.
     http_unlisted,
-    /// QUIC connections closed because the client broke the rules of DNS over QUIC (RFC 9250 §4.3.3).
+    /// QUIC connections closed because the client broke the rules of DNS over QUIC (RFC 9250 §4.3.3) or
+    /// HTTP/3 (RFC 9114 §8).
     quic_protocol_errors,
     /// Queries over QUIC that the client cancelled; their answers are dropped.
     quic_cancelled,

@@ -33,6 +33,7 @@ transports! {
     Tls "A TLS connection over TCP, framed as TCP is (RFC 7858)." { label: "tls", stream: true }
     Https "A request over HTTP/2 or HTTP/1.1 with TLS (RFC 8484)." { label: "https", stream: true }
     Quic "A stream of QUIC, with one query and its answer (RFC 9250)." { label: "quic", stream: true }
+    H3 "A request over HTTP/3 (RFC 9114, RFC 8484)." { label: "h3", stream: true }
     Http "A request over HTTP/2 or HTTP/1.1 in clear text, which a proxy passes on." { label: "http", stream: true }
     #[cfg(feature = "fictitious")]
     Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
@@ -47,14 +48,14 @@ impl Transport {
     pub const fn socket(self) -> Transport {
         match self {
             Transport::Tls | Transport::Https | Transport::Http => Transport::Tcp,
-            Transport::Quic => Transport::Udp,
+            Transport::Quic | Transport::H3 => Transport::Udp,
             other => other,
         }
     }
 
     /// Whether messages are encrypted, so that an observer sees their lengths and times alone.
     pub const fn is_encrypted(self) -> bool {
-        matches!(self, Transport::Tls | Transport::Https | Transport::Quic)
+        matches!(self, Transport::Tls | Transport::Https | Transport::Quic | Transport::H3)
     }
 
     /// Whether replies to padded queries are padded (RFC 8467): messages are encrypted, at least between the

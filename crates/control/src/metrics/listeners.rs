@@ -105,11 +105,12 @@ fn proxy_fault(counter: &str) -> Option<&'static str> {
 /// Returns whether listeners of this kind count `counter` at all.
 fn is_counted(counter: &str, carrier: &str) -> bool {
     const CARRIERS: [(&str, &[&str]); 6] = [
-        ("tcp", &["tcp", "tls", "https", "quic", "http"]),
-        ("tls", &["tls", "https", "quic"]),
-        ("https", &["https", "http"]),
+        ("tcp", &["tcp", "tls", "https", "quic", "h3", "http"]),
+        ("tls", &["tls", "https", "quic", "h3"]),
+        // A listener of QUIC may have HTTP/3 as well.
+        ("https", &["https", "quic", "h3", "http"]),
         ("http_", &["http"]),
-        ("quic", &["quic"]),
+        ("quic", &["quic", "h3"]),
         ("xdp", &["xdp"]),
     ];
     let own = CARRIERS.into_iter().find(|(kind, _)| counter.starts_with(kind));

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use transport::{Client, HandlerFactory};
 
-use crate::config::{KeepaliveCheck, ListenerConfig, TcpConfig};
+use crate::config::{HttpCacheTime, KeepaliveCheck, ListenerConfig, TcpConfig};
 use crate::stats::WorkerStats;
 use crate::tcp::{Activity, Close, ConnectionEvent, Events, Permit, SharedBuffers, TcpTimes, idle_time};
 
@@ -24,6 +24,7 @@ pub(super) struct QuicClient<F: HandlerFactory> {
     pub(super) next_id: Rc<Cell<u64>>,
     pub(super) client: Client,
     pub(super) keepalive: Option<KeepaliveCheck>,
+    pub(super) fresh: Option<HttpCacheTime>,
     pub(super) state: QuicState,
 }
 

@@ -5,15 +5,18 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-use quinn::{Connecting, Connection, ConnectionError, TransportErrorCode};
+use quinn::crypto::rustls::HandshakeData;
+use quinn::{Connecting, Connection, ConnectionError, VarInt};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout_at};
-use transport::HandlerFactory;
+use transport::{HandlerFactory, Transport};
 
 use super::client::QuicClient;
+use super::end::{End, lost};
 use super::query::ProtocolFault;
-use super::settings::{DoqCode, Unvalidated};
+use super::requests;
+use super::settings::{DoqCode, H3, Unvalidated};
 use super::stream::{self, StreamFault};
 use crate::stats::WorkerStats;
 use crate::tcp::{Close, ConnectionEvent};
@@ -30,7 +33,7 @@ const NO_APPLICATION_PROTOCOL: u64 = CRYPTO_ERRORS + 120;
 pub(super) async fn serve<F: HandlerFactory>(
     connecting: Connecting,
     unvalidated: Option<Unvalidated>,
-    quic: QuicClient<F>,
+    mut quic: QuicClient<F>,
     mut events: UnboundedReceiver<ConnectionEvent>,
 ) -> Close {
     let first = Instant::now() + quic.times().first_message;
@@ -59,9 +62,21 @@ pub(super) async fn serve<F: HandlerFactory>(
         Err(_) => return Close::First,
     };
     quic.stats.tls_handshakes.add(1);
-    let (close, code, reason) = drive(&connection, &Rc::new(quic), &mut events).await;
-    connection.close(code.value(), reason.as_bytes());
+    let (close, code, reason) = match is_http3(&connection) {
+        true => {
+            quic.client.transport = Transport::H3;
+            requests::drive(&connection, &Rc::new(quic), &mut events).await
+        }
+        false => drive(&connection, &Rc::new(quic), &mut events).await,
+    };
+    connection.close(code, reason.as_bytes());
     close
+}
+
+/// Whether client and server have agreed on HTTP/3.
+fn is_http3(connection: &Connection) -> bool {
+    let data = connection.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    data.is_some_and(|data| data.protocol.as_deref() == Some(H3))
 }
 
 /// Returns the counter of a handshake that ended with this error.
@@ -78,11 +93,10 @@ fn failed_handshake<'s>(stats: &'s WorkerStats, error: &ConnectionError) -> &'s 
     }
 }
 
-/// The end of a connection: why, and what the client gets as the reason.
-type End = (Close, DoqCode, &'static str);
-
 /// The end of a connection whose listener stops.
-const STOPPED: End = (Close::Stopped, DoqCode::NoError, "the server stops");
+const STOPPED: End = (Close::Stopped, NO_ERROR, "the server stops");
+/// The code of a connection that is not needed any more.
+const NO_ERROR: VarInt = DoqCode::NoError.value();
 
 /// Takes streams until the connection ends.
 async fn drive<F: HandlerFactory>(
@@ -105,7 +119,7 @@ async fn drive<F: HandlerFactory>(
             event = events.recv() => match event {
                 Some(ConnectionEvent::Late(_)) => {}
                 Some(ConnectionEvent::Evict) => {
-                    return (Close::Evicted, DoqCode::ExcessiveLoad, "too many connections");
+                    return (Close::Evicted, DoqCode::ExcessiveLoad.value(), "too many connections");
                 }
                 Some(ConnectionEvent::Drain) | None => {
                     ending.get_or_insert(Instant::now() + quic.config.drain);
@@ -121,11 +135,11 @@ async fn drive<F: HandlerFactory>(
                     let quic = Rc::clone(quic);
                     streams.spawn_local(async move { stream::serve(&quic, to_client, from_client).await });
                 }
-                Err(error) => return (lost(&error), DoqCode::NoError, ""),
+                Err(error) => return (lost(&error), NO_ERROR, ""),
             },
             _ = connection.accept_uni() => match connection.close_reason() {
                 None => return end_of(StreamFault::Protocol(ProtocolFault::Unidirectional)),
-                Some(error) => return (lost(&error), DoqCode::NoError, ""),
+                Some(error) => return (lost(&error), NO_ERROR, ""),
             },
             () = std::future::ready(()), if is_over => {
                 return STOPPED;
@@ -133,7 +147,7 @@ async fn drive<F: HandlerFactory>(
             () = quic.changed() => {}
             () = sleep_until(at.into()) => match (ending, quic.deadline()) {
                 (Some(_), _) => return STOPPED,
-                (None, (at, close)) if at <= Instant::now() => return (close, DoqCode::NoError, "idle"),
+                (None, (at, close)) if at <= Instant::now() => return (close, NO_ERROR, "idle"),
                 (None, _) => {}
             },
         }
@@ -143,23 +157,12 @@ async fn drive<F: HandlerFactory>(
 /// Returns the end of a connection by one of its streams.
 fn end_of(fault: StreamFault) -> End {
     match fault {
-        StreamFault::Protocol(fault) => (Close::Protocol, DoqCode::Protocol, fault.reason()),
-        StreamFault::Timeout => {
-            (Close::Message, DoqCode::Protocol, "a query or the end of its stream did not come in time")
-        }
-        StreamFault::Write => (Close::Write, DoqCode::ExcessiveLoad, "answers are not read"),
-    }
-}
-
-/// Returns why a connection has ended that this side did not close.
-fn lost(error: &ConnectionError) -> Close {
-    match error {
-        ConnectionError::ApplicationClosed(_) => Close::Peer,
-        ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::NO_ERROR => {
-            Close::Peer
-        }
-        ConnectionError::TimedOut => Close::Idle,
-        ConnectionError::TransportError(_) => Close::Protocol,
-        _ => Close::Error,
+        StreamFault::Protocol(fault) => (Close::Protocol, DoqCode::Protocol.value(), fault.reason()),
+        StreamFault::Timeout => (
+            Close::Message,
+            DoqCode::Protocol.value(),
+            "a query or the end of its stream did not come in time",
+        ),
+        StreamFault::Write => (Close::Write, DoqCode::ExcessiveLoad.value(), "answers are not read"),
     }
 }

@@ -1,10 +1,14 @@
-//! DNS over QUIC (RFC 9250): `worker` has an endpoint and admits connections, `connection` is one of them
-//! and `client` its state, `stream` one query and its answer, `query` the rules about what a stream carries,
-//! `settings` has the bounds of the protocol. Limits, timeouts and late answers are those of [`crate::tcp`].
+//! DNS over QUIC (RFC 9250) and HTTP/3: `worker` has an endpoint and admits connections, `connection` is one
+//! of them, `client` its state and `end` its end, `stream` one query and its answer, `query` the rules about
+//! what a stream carries; `requests` is a connection of HTTP/3 and `request` one of its requests. `settings`
+//! has the bounds of the protocol. Limits, timeouts and late answers are those of [`crate::tcp`].
 
 mod client;
 mod connection;
+mod end;
 mod query;
+mod request;
+mod requests;
 mod settings;
 mod socket;
 mod stream;

@@ -9,16 +9,22 @@ use std::{fmt, io};
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 use rustls::server::ProducesTickets;
+use transport::Transport;
 
-use crate::config::TcpConfig;
+use crate::config::{ListenerConfig, TcpConfig};
 use crate::running::ListenerTls;
 use crate::stats::WorkerStats;
 
 /// Most streams of a connection at a time.
 const MAX_STREAMS: u32 = 100;
-/// Unidirectional streams that a client may open. The first one is an error that ends the connection, and is
-/// reported as an error of DNS over QUIC, which a limit of 0 would not do.
+/// Unidirectional streams that a client may open. The first one is an error that ends a connection of DNS
+/// over QUIC, and is reported as such, which a limit of 0 would not do.
 const MAX_UNIDIRECTIONAL: u32 = 1;
+/// The same where HTTP/3 is served, which needs three; others are refused one by one.
+const MAX_UNIDIRECTIONAL_H3: u32 = 8;
+/// The application protocols of DNS over QUIC (RFC 9250 §4.1.1) and HTTP/3 (RFC 9114 §3.1).
+const DOQ: &[u8] = b"doq";
+pub(super) const H3: &[u8] = b"h3";
 /// Bytes of a stream and of a connection that a client may send before they are read.
 const STREAM_WINDOW: u32 = 16 * 1024;
 const CONNECTION_WINDOW: u32 = 64 * 1024;
@@ -52,7 +58,7 @@ pub(super) enum DoqCode {
 }
 
 impl DoqCode {
-    pub(super) fn value(self) -> VarInt {
+    pub(super) const fn value(self) -> VarInt {
         VarInt::from_u32(self as u32)
     }
 }
@@ -92,15 +98,21 @@ impl QuicShared {
     pub(super) fn server(
         &self,
         tls: &rustls::ServerConfig,
-        config: &TcpConfig,
+        (transport, config): (Transport, &ListenerConfig),
         stats: &Arc<WorkerStats>,
     ) -> Result<ServerConfig, NoInitialCipherSuite> {
         let mut tls = tls.clone();
+        let protocols: &[&[u8]] = match transport {
+            Transport::H3 => &[H3],
+            _ if config.with_h3 => &[DOQ, H3],
+            _ => &[DOQ],
+        };
+        tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let tickets = Arc::clone(&tls.ticketer);
         tls.ticketer = Arc::new(CountedTickets { tickets, stats: Arc::clone(stats) });
         let mut server = self.server.clone();
         server.crypto = Arc::new(QuicServerConfig::try_from(tls)?);
-        server.transport_config(Arc::new(transport_config(config)));
+        server.transport_config(Arc::new(transport_config(&config.tcp, protocols.contains(&H3))));
         // Access rules go by the address of the client, so that it has to stay the same.
         server.migration(false);
         server.max_incoming(MAX_INCOMING);
@@ -129,11 +141,12 @@ impl Drop for Unvalidated {
     }
 }
 
-fn transport_config(config: &TcpConfig) -> TransportConfig {
+fn transport_config(config: &TcpConfig, has_h3: bool) -> TransportConfig {
+    let unidirectional = if has_h3 { MAX_UNIDIRECTIONAL_H3 } else { MAX_UNIDIRECTIONAL };
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(MAX_STREAMS))
-        .max_concurrent_uni_streams(VarInt::from_u32(MAX_UNIDIRECTIONAL))
+        .max_concurrent_uni_streams(VarInt::from_u32(unidirectional))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
         .send_window(config.max_unsent as u64)

@@ -4,7 +4,7 @@
 use std::pin::pin;
 use std::time::Instant;
 
-use quinn::{ReadError, RecvStream, SendStream, WriteError};
+use quinn::{ReadError, RecvStream, SendStream, VarInt, WriteError};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{timeout, timeout_at};
 use transport::{HandlerFactory, MAX_MESSAGE, MessageStream, Next, Outcome};
@@ -29,13 +29,13 @@ pub(super) enum StreamFault {
 }
 
 /// Why an answer is not completed.
-enum Unanswered {
+pub(super) enum Unanswered {
     /// The client does not want it any more.
     Cancelled,
     /// The connection has ended.
     Lost,
     /// Its stream ends with this error.
-    Reset(DoqCode),
+    Reset(VarInt),
     /// The client reads too slowly.
     TooSlow,
 }
@@ -90,7 +90,7 @@ pub(super) async fn serve<F: HandlerFactory>(
             Ok(())
         }
         Err(Unanswered::Reset(code)) => {
-            let _ = to_client.reset(code.value());
+            let _ = to_client.reset(code);
             Ok(())
         }
         Err(Unanswered::TooSlow) => Err(StreamFault::Write),
@@ -145,11 +145,11 @@ async fn answer<'q, F: HandlerFactory>(
         }
         Outcome::Reply(_) => {
             stats.bad_replies.add(1);
-            Err(Unanswered::Reset(DoqCode::Internal))
+            Err(Unanswered::Reset(DoqCode::Internal.value()))
         }
         Outcome::Drop => {
             stats.dropped.add(1);
-            Err(Unanswered::Reset(DoqCode::Unspecified))
+            Err(Unanswered::Reset(DoqCode::Unspecified.value()))
         }
         Outcome::Stream(stream) => {
             stats.streams.add(1);
@@ -157,20 +157,22 @@ async fn answer<'q, F: HandlerFactory>(
         }
         Outcome::Pending => {
             stats.pending.add(1);
-            match settled(&mut late, to_client).await? {
+            match settled(&mut late, to_client, DoqCode::Cancelled.value()).await? {
                 Late::Message(message) => write_last(quic, to_client, &message).await,
                 Late::Stream(stream) => write_stream(quic, to_client, stream).await,
-                Late::Nothing => Err(Unanswered::Reset(DoqCode::Unspecified)),
+                Late::Nothing => Err(Unanswered::Reset(DoqCode::Unspecified.value())),
             }
         }
     }
 }
 
 /// Waits until a pending query is settled. One that the client cancels meanwhile counts as being answered
-/// until then: else a client could have any number of queries answered at a time.
-async fn settled(
+/// until then: else a client could have any number of queries answered at a time. Its stream is reset with
+/// the code `cancelled`.
+pub(super) async fn settled(
     late: &mut UnboundedReceiver<ConnectionEvent>,
     to_client: &mut SendStream,
+    cancelled: VarInt,
 ) -> Result<Late, Unanswered> {
     let mut stopped = pin!(to_client.stopped());
     let mut is_cancelled = false;
@@ -185,7 +187,7 @@ async fn settled(
             code = &mut stopped, if !is_cancelled => match code {
                 Ok(_) => {
                     is_cancelled = true;
-                    let _ = to_client.reset(DoqCode::Cancelled.value());
+                    let _ = to_client.reset(cancelled);
                 }
                 Err(_) => return Err(Unanswered::Lost),
             },
@@ -229,20 +231,28 @@ async fn write_stream<'q, F: HandlerFactory>(
             // The client cannot take the messages so far for the whole answer.
             Next::Message(_) | Next::Abort => {
                 quic.stats.tcp_stream_failed.add(1);
-                return Err(Unanswered::Reset(DoqCode::Internal));
+                return Err(Unanswered::Reset(DoqCode::Internal.value()));
             }
         }
     }
 }
 
-/// Writes a message behind its length. Returns once QUIC has it all in its buffer, whose size is bounded.
+/// Writes a message behind its length.
 async fn write<F: HandlerFactory>(
     quic: &QuicClient<F>,
     to_client: &mut SendStream,
     message: &[u8],
 ) -> Result<(), Unanswered> {
-    let framed = [&(message.len() as u16).to_be_bytes(), message].concat();
-    let (mut rest, mut since, mut progress) = (&framed[..], Instant::now(), 0);
+    write_bytes(quic, to_client, &[&(message.len() as u16).to_be_bytes(), message].concat()).await
+}
+
+/// Writes bytes. Returns once QUIC has them all in its buffer, whose size is bounded.
+pub(super) async fn write_bytes<F: HandlerFactory>(
+    quic: &QuicClient<F>,
+    to_client: &mut SendStream,
+    framed: &[u8],
+) -> Result<(), Unanswered> {
+    let (mut rest, mut since, mut progress) = (framed, Instant::now(), 0);
     while !rest.is_empty() {
         let written = timeout_at((since + quic.times().write).into(), to_client.write(rest)).await;
         let n = written.map_err(|_| Unanswered::TooSlow)??;
@@ -257,7 +267,7 @@ async fn write<F: HandlerFactory>(
 }
 
 /// Waits until the client has acknowledged an answer that is in the buffer of QUIC.
-async fn acknowledged<F: HandlerFactory>(
+pub(super) async fn acknowledged<F: HandlerFactory>(
     quic: &QuicClient<F>,
     to_client: &SendStream,
     unsent: &Waiting<'_>,

@@ -44,7 +44,8 @@ pub(crate) fn spawn<F: HandlerFactory>(
     (limits, shared): (TcpLimits, QuicShared),
 ) -> io::Result<JoinHandle<()>> {
     let tls = job.tls.clone().ok_or(io::ErrorKind::InvalidInput)?;
-    let server = shared.server(&tls.config, &job.config.tcp, &job.stats).map_err(io::Error::other)?;
+    let kind = (job.id.transport, &job.config);
+    let server = shared.server(&tls.config, kind, &job.stats).map_err(io::Error::other)?;
     on_thread(
         format!("quic-{}-{}", job.id.local.port(), job.id.index),
         factory,
@@ -184,6 +185,7 @@ impl<F: HandlerFactory> Worker<F> {
             next_id: Rc::clone(&self.next_id),
             client: Client { peer, local, transport: self.job.id.transport },
             keepalive: self.job.keepalive,
+            fresh: self.job.fresh,
             state: QuicState::new(permit, Instant::now()),
         };
         let id = quic.number();

@@ -5,7 +5,7 @@
 
 mod connection;
 mod event;
-mod https;
+pub(crate) mod https;
 mod life;
 mod limits;
 mod output;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use hyper::header::HeaderValue;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -119,6 +120,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
                 shortage: None,
                 limits,
                 proxies: job.proxies.view(),
+                alt_svc: https::alt_svc(job.id, &job.config),
                 job,
             };
             acceptor.run(socket)
@@ -158,6 +160,8 @@ struct Acceptor<F: HandlerFactory> {
     shortage: Option<Instant>,
     limits: TcpLimits,
     proxies: ProxyView,
+    /// Where HTTP/3 is, for the responses of HTTPS.
+    alt_svc: Option<HeaderValue>,
     job: Job,
 }
 
@@ -351,6 +355,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             next_id: Rc::clone(&self.next_id),
             client: Client { peer, local, transport: self.job.id.transport },
             fresh: self.job.fresh,
+            alt_svc: self.alt_svc.clone(),
             http_proxies: self.job.http_proxies.rules(),
             state: HttpState::new(permit, Instant::now()),
         };

@@ -4,6 +4,7 @@ mod asking;
 mod challenges;
 mod descriptors;
 mod http;
+mod http3;
 mod https;
 mod later;
 mod link;

@@ -736,7 +736,9 @@ fn a_socket_of_another_process_is_served() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let kept = socket.try_clone().unwrap();
     for _ in 0..2 {
-        let bound = Listener::from_quic(vec![kept.try_clone().unwrap()], &crate::tls::config()).unwrap();
+        let bound =
+            Listener::from_quic(vec![kept.try_clone().unwrap()], Transport::Quic, &crate::tls::config())
+                .unwrap();
         assert_eq!((bound.transport(), bound.passed()), (Transport::Quic, Some(1)));
         let server = ScriptedServer::serve(bound, &identity.context(TcpTimes::default()));
         runtime().block_on(async {

@@ -105,7 +105,7 @@ fn requests_of_a_wrong_class_type_or_form_left_no_line() {
     };
     for (message, rcode, what, reason) in [
         (with(NOTIFY, 6, 3), 5, "NOTIFY", "the class is not IN"),
-        (with(NOTIFY, 1, 1), 4, "NOTIFY", "the type is not SOA"),
+        (with(NOTIFY, 1, 1), 4, "NOTIFY", "the type is not SOA, and no zone here takes it for delegations"),
         (axfr.clone(), 1, "transfer", "AXFR needs TCP (RFC 5936, section 4.2)"),
         (with(&axfr, 252, 3), 5, "transfer", "the class is not IN"),
         // Requests that the query path itself refuses.

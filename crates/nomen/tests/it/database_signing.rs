@@ -118,7 +118,7 @@ fn without_the_database_signed_zones_stay_and_the_fault_is_shown() {
     eventually("the node has noticed", &a.api.server, || {
         a.api.server.ctl_json(&["database"])["connected"] == false
     });
-    let refused = a.api.server.ctl(&["key", "roll", ZONE, "--role", "zsk"]);
+    let refused = a.api.server.ctl(&["zone", "sign", ZONE]);
     assert!(text(&refused.stderr).contains("the database is not available"), "{refused:?}");
     let status = a.api.server.ctl_json(&["zone", "status", ZONE]);
     assert!(status["signing"]["fault"].to_string().contains("not available"), "{status}");

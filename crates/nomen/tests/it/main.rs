@@ -34,6 +34,7 @@ mod group_rules;
 mod groups;
 mod history;
 mod hostile;
+mod http3;
 mod images;
 mod iterate;
 mod journals;

@@ -206,7 +206,9 @@ impl PassedSockets {
     ) -> Option<Result<Bound, BindError>> {
         let (udp, tcp) = self.extract(addr, transport);
         match (udp.is_empty(), tcp.is_empty()) {
-            (false, _) if transport == Transport::Quic => Some(Listener::from_quic(udp, config)),
+            (false, _) if matches!(transport, Transport::Quic | Transport::H3) => {
+                Some(Listener::from_quic(udp, transport, config))
+            }
             (false, _) => Some(Listener::from_udp(udp, config)),
             (true, false) => Some(Listener::from_tcp(tcp, transport, config)),
             (true, true) => None,

@@ -13,8 +13,8 @@ use super::confinement::{self, ConfinementFault};
 use super::passed::PassedSockets;
 use crate::config_source::Prepared;
 use crate::privileges::{self, UserFault};
-use config::Settings;
 use config::table::value::AddrPort;
+use config::{ListenSocket, Settings};
 use control::socket::{Socket, SocketFault};
 use sandbox::PrivilegeFault;
 use telemetry::process::{UserIds, is_root};
@@ -210,27 +210,23 @@ fn bind(
     let mut bound = Vec::new();
     // By interface.
     let mut fronts: BTreeMap<String, XdpFront> = BTreeMap::new();
-    for listen in &settings.listens {
-        let xdp = listen.xdp_config();
-        for (addr, transport) in
-            listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value)))
-        {
-            // Every machine has the built-in addresses.
-            let freebind = *listen.freebind && !built_in;
-            match open_early(addr.value.0, transport, freebind, &config, passed) {
-                Ok(OpenSocket { socket, note }) => {
-                    notes.extend(note);
-                    if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
-                        let front = || XdpFront { config: xdp.clone(), listeners: Vec::new() };
-                        let front = fronts.entry(xdp.interface.clone()).or_insert_with(front);
-                        front.listeners.push(bound.len());
-                    }
-                    bound.push(socket);
+    for ListenSocket { listen, addr, transport, with_h3 } in settings.sockets() {
+        // Every machine has the built-in addresses.
+        let freebind = *listen.freebind && !built_in;
+        let config = ListenerConfig { with_h3, ..config.clone() };
+        match open_early(addr.value.0, transport, freebind, &config, passed) {
+            Ok(OpenSocket { socket, note }) => {
+                notes.extend(note);
+                if let (Transport::Udp, Some(xdp)) = (transport, listen.xdp_config()) {
+                    let front = || XdpFront { config: xdp.clone(), listeners: Vec::new() };
+                    let front = fronts.entry(xdp.interface.clone()).or_insert_with(front);
+                    front.listeners.push(bound.len());
                 }
-                // The built-in configuration includes IPv6, which the machine may lack.
-                Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => notes.push(e.to_string()),
-                Err(e) => return Err(OpenFault::Listen(e)),
+                bound.push(socket);
             }
+            // The built-in configuration includes IPv6, which the machine may lack.
+            Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => notes.push(e.to_string()),
+            Err(e) => return Err(OpenFault::Listen(e)),
         }
     }
     if bound.is_empty() {

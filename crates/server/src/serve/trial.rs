@@ -12,9 +12,9 @@ use nix::unistd::{Gid, Uid};
 use super::passed::PassedSockets;
 use super::sockets::{HttpUse, hint, open_early, open_http};
 use crate::privileges;
-use config::Settings;
 use config::log::LogTarget;
 use config::report::{ConfigPlace, Diagnostic};
+use config::{ListenSocket, Settings};
 use control::socket::default_paths;
 use telemetry::process::{UserIds, is_root};
 use wording::reason;
@@ -104,18 +104,16 @@ fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
 
 fn listeners(settings: &Settings, running: bool, passed: &mut PassedSockets, faults: &mut Vec<Diagnostic>) {
     let config = settings.net_config();
-    for listen in &settings.listens {
-        for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value))) {
-            match open_early(addr.value.0, proto, *listen.freebind, &config, passed) {
-                Err(e) if !(running && matches!(e.fault, BindFault::AddressInUse)) => {
-                    let fault = Diagnostic::at(addr.place.as_ref(), e.to_string());
-                    faults.push(match hint(&e) {
-                        Some(hint) => fault.hint(hint),
-                        None => fault,
-                    });
-                }
-                _ => {}
+    for ListenSocket { listen, addr, transport, .. } in settings.sockets() {
+        match open_early(addr.value.0, transport, *listen.freebind, &config, passed) {
+            Err(e) if !(running && matches!(e.fault, BindFault::AddressInUse)) => {
+                let fault = Diagnostic::at(addr.place.as_ref(), e.to_string());
+                faults.push(match hint(&e) {
+                    Some(hint) => fault.hint(hint),
+                    None => fault,
+                });
             }
+            _ => {}
         }
     }
 }

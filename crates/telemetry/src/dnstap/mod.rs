@@ -215,7 +215,7 @@ fn protocol(transport: Transport) -> DnstapSocketProtocol {
     match transport {
         Transport::Tcp => DnstapSocketProtocol::Tcp,
         Transport::Tls => DnstapSocketProtocol::Dot,
-        Transport::Https | Transport::Http => DnstapSocketProtocol::Doh,
+        Transport::Https | Transport::Http | Transport::H3 => DnstapSocketProtocol::Doh,
         Transport::Quic => DnstapSocketProtocol::Doq,
         _ => DnstapSocketProtocol::Udp,
     }

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde::Serialize;
-use wire::Rcode;
+use threads::sync::lock;
+use wire::{Rcode, ZoneName};
+
+use super::Changes;
 
 /// Response codes that are counted, each with its word. The last entry counts all others.
 pub const RCODES: [(Rcode, &str); 11] = [
@@ -90,6 +93,30 @@ pub struct ZoneChanges {
     pub fault: Option<String>,
     /// Why the last write of the zone file failed, if it failed.
     pub file_fault: Option<String>,
+}
+
+impl Changes {
+    /// State of a zone that has changed or is stored.
+    pub fn status(&self, apex: &ZoneName) -> Option<ZoneChanges> {
+        let changed = lock(&self.shared.zones).get(apex).cloned();
+        changed.or_else(|| self.is_stored(apex).then(ZoneChanges::default))
+    }
+
+    /// Whether a zone currently takes no updates.
+    pub fn is_frozen(&self, apex: &ZoneName) -> bool {
+        lock(&self.shared.frozen).contains(apex)
+    }
+
+    /// The counters.
+    pub fn counts(&self) -> &UpdateCounts {
+        &self.shared.counts
+    }
+
+    /// Bytes on disk of the zones that have changed since the start.
+    pub fn bytes(&self) -> u64 {
+        let zones = lock(&self.shared.zones);
+        zones.values().map(|zone| zone.base_bytes + zone.change_bytes + zone.history_bytes).sum()
+    }
 }
 
 #[cfg(test)]

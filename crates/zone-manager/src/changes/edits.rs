@@ -137,7 +137,9 @@ impl ChangeAuthor {
             Self::Program { token, address } => {
                 AuditedAuthor { token: Some(token), client: Some(display(*address)), ..none }
             }
-            Self::Child { child, why } => AuditedAuthor { child: Some(display(child)), why: Some(why), ..none },
+            Self::Child { child, why } => {
+                AuditedAuthor { child: Some(display(child)), why: Some(why), ..none }
+            }
             Self::Acme => AuditedAuthor { by: Some("acme"), ..none },
         }
     }

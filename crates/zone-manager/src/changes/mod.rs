@@ -639,28 +639,6 @@ impl Changes {
         self.transactions.status(apex, Instant::now())
     }
 
-    /// State of a zone that has changed or is stored.
-    pub fn status(&self, apex: &ZoneName) -> Option<ZoneChanges> {
-        let changed = lock(&self.shared.zones).get(apex).cloned();
-        changed.or_else(|| self.is_stored(apex).then(ZoneChanges::default))
-    }
-
-    /// Whether a zone currently takes no updates.
-    pub fn is_frozen(&self, apex: &ZoneName) -> bool {
-        lock(&self.shared.frozen).contains(apex)
-    }
-
-    /// The counters.
-    pub fn counts(&self) -> &UpdateCounts {
-        &self.shared.counts
-    }
-
-    /// Bytes on disk of the zones that have changed since the start.
-    pub fn bytes(&self) -> u64 {
-        let zones = lock(&self.shared.zones);
-        zones.values().map(|zone| zone.base_bytes + zone.change_bytes + zone.history_bytes).sum()
-    }
-
     /// Takes no more requests, and waits for those in progress, ten seconds at most.
     pub fn stop(&self) {
         self.stop_delegations();

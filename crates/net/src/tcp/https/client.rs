@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use hyper::header::{ALT_SVC, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
-use transport::{Client, HandlerFactory, MAX_MESSAGE, MessageStream, Next, Outcome, ProxiedEnds};
+use transport::{Client, HandlerFactory, MAX_MESSAGE, Outcome, ProxiedEnds};
 
 use super::body::{ReplyBody, Unsent};
 use super::message::{self, BadRequest, MessageSource};
@@ -41,6 +42,8 @@ pub(in crate::tcp) struct HttpClient<F: HandlerFactory> {
     pub(in crate::tcp) next_id: Rc<Cell<u64>>,
     pub(in crate::tcp) client: Client,
     pub(in crate::tcp) fresh: Option<HttpCacheTime>,
+    /// Where HTTP/3 is, for responses (RFC 7838).
+    pub(in crate::tcp) alt_svc: Option<HeaderValue>,
     /// The proxies that name the client in each request.
     pub(in crate::tcp) http_proxies: Arc<HttpProxyRules>,
     pub(in crate::tcp) state: HttpState,
@@ -200,7 +203,11 @@ impl<F: HandlerFactory> HttpClient<F> {
                 let fresh = self.fresh.and_then(|fresh| fresh(&reply));
                 let body = ReplyBody::new(reply, &self.state.unsent);
                 self.state.changed.notify_one();
-                Ok(message::response(body, fresh))
+                let mut response = message::response(body, fresh);
+                if let Some(place) = &self.alt_svc {
+                    response.headers_mut().insert(ALT_SVC, place.clone());
+                }
+                Ok(response)
             }
             Err(Some(fault)) => {
                 self.stats.https_bad_requests.add(1);
@@ -269,14 +276,14 @@ impl<F: HandlerFactory> HttpClient<F> {
             }
             Outcome::Stream(stream) => {
                 stats.streams.add(1);
-                only(stream)
+                message::only(stream)
             }
             Outcome::Pending => {
                 stats.pending.add(1);
                 loop {
                     match late.recv().await {
                         Some(ConnectionEvent::Late(Late::Message(message))) => return Ok(message),
-                        Some(ConnectionEvent::Late(Late::Stream(stream))) => return only(stream),
+                        Some(ConnectionEvent::Late(Late::Stream(stream))) => return message::only(stream),
                         Some(ConnectionEvent::Late(Late::Nothing)) | None => return Err(None),
                         // These are for connections.
                         Some(ConnectionEvent::Evict | ConnectionEvent::Drain) => {}
@@ -284,19 +291,6 @@ impl<F: HandlerFactory> HttpClient<F> {
                 }
             }
         }
-    }
-}
-
-/// Returns the message of a stream that has one alone: HTTP carries no more.
-fn only(mut stream: Box<dyn MessageStream>) -> Result<Vec<u8>, Option<BadRequest>> {
-    let mut message = vec![0; MAX_MESSAGE];
-    match stream.next(&mut message) {
-        Next::Message(len) if (1..=MAX_MESSAGE).contains(&len) => message.truncate(len),
-        Next::Message(_) | Next::End | Next::Abort => return Err(None),
-    }
-    match stream.next(&mut [0; MAX_MESSAGE]) {
-        Next::End => Ok(message),
-        Next::Message(_) | Next::Abort => Err(Some(BadRequest::ManyMessages)),
     }
 }
 

@@ -7,7 +7,7 @@ use data_encoding::BASE64URL_NOPAD;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use transport::{ForwardedHeader, MAX_MESSAGE, ProxyHeaderFault};
+use transport::{ForwardedHeader, MAX_MESSAGE, MessageStream, Next, ProxyHeaderFault};
 
 use super::body::{ReplyBody, Unsent};
 
@@ -18,7 +18,7 @@ const DNS_HEADER: usize = 12;
 
 /// Where the DNS message of a request is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum MessageSource {
+pub(crate) enum MessageSource {
     /// The message, from the URL.
     Url(Vec<u8>),
     /// The body has it.
@@ -27,7 +27,7 @@ pub(super) enum MessageSource {
 
 /// Why a request has no usable DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BadRequest {
+pub(crate) enum BadRequest {
     /// DNS is not served at this path.
     Path,
     /// Neither GET nor POST.
@@ -59,22 +59,32 @@ impl BadRequest {
         }
     }
 
-    /// Returns the response: a status without a body, except for the operator of a proxy.
-    pub(super) fn response(self, unsent: &Arc<Unsent>) -> Response<ReplyBody> {
-        let mut response = Response::new(ReplyBody::empty());
+    /// Returns the head of the response.
+    pub(crate) fn head(self) -> Response<()> {
+        let mut response = Response::new(());
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
         match self {
             BadRequest::Method => {
                 headers.insert(ALLOW, HeaderValue::from_static("GET, POST"));
             }
-            BadRequest::Client(header, fault) => {
+            BadRequest::Client(..) => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-                *response.body_mut() = ReplyBody::new(explained(header, fault).into_bytes(), unsent);
             }
             _ => {}
         }
         response
+    }
+
+    /// Returns the response: a status without a body, except for the operator of a proxy.
+    pub(super) fn response(self, unsent: &Arc<Unsent>) -> Response<ReplyBody> {
+        let body = match self {
+            BadRequest::Client(header, fault) => {
+                ReplyBody::new(explained(header, fault).into_bytes(), unsent)
+            }
+            _ => ReplyBody::empty(),
+        };
+        self.head().map(|()| body)
     }
 }
 
@@ -108,7 +118,7 @@ pub(super) fn client(
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, BadRequest> {
+pub(crate) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, BadRequest> {
     if !paths.iter().any(|path| path == head.uri.path()) {
         return Err(BadRequest::Path);
     }
@@ -136,7 +146,7 @@ pub(super) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, Ba
 }
 
 /// Checks the length of a DNS message.
-pub(super) fn checked(message: &[u8]) -> Result<(), BadRequest> {
+pub(crate) fn checked(message: &[u8]) -> Result<(), BadRequest> {
     match message.len() {
         ..DNS_HEADER => Err(BadRequest::NoMessage),
         DNS_HEADER..=MAX_MESSAGE => Ok(()),
@@ -145,7 +155,7 @@ pub(super) fn checked(message: &[u8]) -> Result<(), BadRequest> {
 }
 
 /// Returns the response with a DNS message. `fresh`: the time that caches may keep it, in seconds.
-pub(super) fn response(reply: ReplyBody, fresh: Option<u32>) -> Response<ReplyBody> {
+pub(crate) fn response<B>(reply: B, fresh: Option<u32>) -> Response<B> {
     let mut response = Response::new(reply);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(DNS_MESSAGE));
@@ -155,6 +165,19 @@ pub(super) fn response(reply: ReplyBody, fresh: Option<u32>) -> Response<ReplyBo
     };
     headers.insert(CACHE_CONTROL, control.unwrap_or(HeaderValue::from_static("no-store")));
     response
+}
+
+/// Returns the message of a stream that has one alone: HTTP carries no more; `Err(None)`: it has none.
+pub(crate) fn only(mut stream: Box<dyn MessageStream>) -> Result<Vec<u8>, Option<BadRequest>> {
+    let mut message = vec![0; MAX_MESSAGE];
+    match stream.next(&mut message) {
+        Next::Message(len) if (1..=MAX_MESSAGE).contains(&len) => message.truncate(len),
+        Next::Message(_) | Next::End | Next::Abort => return Err(None),
+    }
+    match stream.next(&mut [0; MAX_MESSAGE]) {
+        Next::End => Ok(message),
+        Next::Message(_) | Next::Abort => Err(Some(BadRequest::ManyMessages)),
+    }
 }
 
 #[cfg(test)]
@@ -262,7 +285,7 @@ mod tests {
     #[test]
     fn responses_name_their_type_and_how_long_they_are_fresh() {
         let of = |fresh| {
-            let response = response(ReplyBody::empty(), fresh);
+            let response = response((), fresh);
             let header = |name| response.headers()[name].to_str().expect("text").to_owned();
             (header(CONTENT_TYPE), header(CACHE_CONTROL))
         };

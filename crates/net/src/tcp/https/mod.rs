@@ -5,7 +5,7 @@
 mod body;
 mod clear;
 mod client;
-mod message;
+pub(crate) mod message;
 
 use std::future::Future;
 use std::io;
@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use hyper::header::HeaderValue;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,10 +22,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep_until, timeout_at};
-use transport::{HandlerFactory, ProxiedEnds, ProxyHeader, ProxyHeaderFault};
+use transport::{HandlerFactory, ProxiedEnds, ProxyHeader, ProxyHeaderFault, Transport};
 
 use clear::ClearBytes;
 pub(super) use client::{HttpClient, HttpState};
+
+use crate::config::ListenerConfig;
+use crate::fault::WorkerId;
 
 use super::event::ConnectionEvent;
 use super::life::Close;
@@ -48,6 +52,16 @@ const LAST_REQUESTS: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The application protocol of HTTP/2.
 const HTTP2: &[u8] = b"h2";
+
+/// Time for which clients may keep in mind that there is HTTP/3, in seconds.
+const ALT_SVC_AGE: u32 = 3600;
+
+/// Returns where HTTP/3 is, for the responses of a listener of HTTPS; `None` if it is not at the same
+/// address.
+pub(super) fn alt_svc(id: WorkerId, config: &ListenerConfig) -> Option<HeaderValue> {
+    let value = format!("h3=\":{}\"; ma={ALT_SVC_AGE}", id.local.port());
+    HeaderValue::try_from(value).ok().filter(|_| id.transport == Transport::Https && config.with_h3)
+}
 
 /// Serves one connection until it ends; `open` opens it.
 pub(super) async fn serve<F: HandlerFactory, S: AsyncRead + AsyncWrite + Unpin + 'static>(

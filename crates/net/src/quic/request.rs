@@ -1,0 +1,214 @@
+//! One request of HTTP/3: it is read, its query is passed to the handler of the worker, and the response is
+//! written, until the client has acknowledged it.
+
+use hyper::header::HeaderValue;
+use hyper::{HeaderMap, Response};
+use quinn::{ReadError, RecvStream, SendStream, VarInt};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::timeout;
+use transport::{HandlerFactory, MAX_MESSAGE, MessageStream, Outcome};
+
+use super::client::{Expected, QuicClient, Waiting};
+use super::stream::{Unanswered, acknowledged, settled, write_bytes};
+use crate::http3::{self, H3Code, H3Fault, MAX_FIELDS, Request, RequestReader};
+use crate::tcp::Late;
+use crate::tcp::https::message::{self, BadRequest, MessageSource};
+
+/// Why a request ends its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestFault {
+    /// The client broke the rules.
+    Protocol(H3Fault),
+    /// The client reads too slowly.
+    Write,
+}
+
+/// Why a request has no DNS message as its response.
+enum NoReply {
+    /// It gets another status.
+    Status(BadRequest),
+    /// Its stream ends.
+    Unanswered(Unanswered),
+}
+
+/// Returns an error code for QUIC.
+pub(super) const fn code(code: H3Code) -> VarInt {
+    VarInt::from_u32(code as u32)
+}
+
+/// Reads a request and answers it.
+///
+/// # Errors
+/// Why the connection has to end.
+pub(super) async fn serve<F: HandlerFactory>(
+    quic: &QuicClient<F>,
+    mut to_client: SendStream,
+    mut from_client: RecvStream,
+) -> Result<(), RequestFault> {
+    let active = quic.active();
+    let message = match timeout(quic.times().message, read(quic, &mut from_client)).await {
+        Ok(Ok(Some(request))) => message_of(quic, request),
+        Ok(Ok(None)) => {
+            quic.stats.quic_cancelled.add(1);
+            let _ = to_client.reset(code(H3Code::RequestCancelled));
+            return Ok(());
+        }
+        Ok(Err(fault)) if fault.ends_connection => return Err(RequestFault::Protocol(fault)),
+        Ok(Err(fault)) => {
+            quic.stats.https_bad_requests.add(1);
+            let _ = to_client.reset(code(fault.code));
+            let _ = from_client.stop(code(fault.code));
+            return Ok(());
+        }
+        Err(_) => Err(BadRequest::Timeout),
+    };
+    // What is left of a request is not read: the response does not depend on it.
+    let _ = from_client.stop(code(H3Code::NoError));
+    quic.greeted();
+    quic.room_for_answer().await;
+    let answered = match message {
+        Ok(message) => answer(quic, &message, &mut to_client).await,
+        Err(fault) => Err(NoReply::Status(fault)),
+    };
+    let written = match answered {
+        Ok(reply) => {
+            let fresh = quic.fresh.and_then(|fresh| fresh(&reply));
+            write(quic, &mut to_client, &message::response((), fresh), &reply).await
+        }
+        Err(NoReply::Status(fault)) => {
+            quic.stats.https_bad_requests.add(1);
+            write(quic, &mut to_client, &fault.head(), &[]).await
+        }
+        Err(NoReply::Unanswered(unanswered)) => Err(unanswered),
+    };
+    let ended = match written {
+        Ok(unsent) => {
+            // The answer is on its way: the client may have the next query answered.
+            drop(active);
+            acknowledged(quic, &to_client, &unsent).await
+        }
+        Err(unanswered) => Err(unanswered),
+    };
+    match ended {
+        Ok(()) | Err(Unanswered::Lost) => Ok(()),
+        Err(Unanswered::Cancelled) => {
+            quic.stats.quic_cancelled.add(1);
+            let _ = to_client.reset(code(H3Code::RequestCancelled));
+            Ok(())
+        }
+        Err(Unanswered::Reset(code)) => {
+            let _ = to_client.reset(code);
+            Ok(())
+        }
+        Err(Unanswered::TooSlow) => Err(RequestFault::Write),
+    }
+}
+
+/// Reads a request; `None` if the client cancels it.
+async fn read<F: HandlerFactory>(
+    quic: &QuicClient<F>,
+    from_client: &mut RecvStream,
+) -> Result<Option<Request>, H3Fault> {
+    let (mut reader, mut partial) = (RequestReader::new(MAX_MESSAGE), quic.partial());
+    loop {
+        match from_client.read_chunk(MAX_FIELDS, true).await {
+            Ok(Some(chunk)) => {
+                reader.read(&chunk.bytes)?;
+                partial.set(reader.kept());
+            }
+            Ok(None) => return reader.end().map(Some),
+            Err(ReadError::Reset(_) | ReadError::ConnectionLost(_)) => return Ok(None),
+            // The stream is not of the kinds that these are about.
+            Err(ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected) => {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Returns the DNS message of a request.
+fn message_of<F: HandlerFactory>(quic: &QuicClient<F>, request: Request) -> Result<Vec<u8>, BadRequest> {
+    match message::source(&request.head, &quic.config.https_paths)? {
+        MessageSource::Url(message) => Ok(message),
+        MessageSource::Body => {
+            let body = request.body.ok_or(BadRequest::TooLong)?;
+            message::checked(&body)?;
+            Ok(body)
+        }
+    }
+}
+
+/// Has the handler answer a query. Returns its reply.
+async fn answer<F: HandlerFactory>(
+    quic: &QuicClient<F>,
+    message: &[u8],
+    to_client: &mut SendStream,
+) -> Result<Vec<u8>, NoReply> {
+    let id = quic.number();
+    let (sender, mut late) = unbounded_channel();
+    let _expected = Expected::new(&quic.events, id, sender);
+    let stats = &quic.stats;
+    stats.batches.add(1);
+    stats.queries.add(1);
+    stats.bytes_in.add(message.len() as u64);
+    let cancelled = code(H3Code::RequestCancelled);
+    let none = || Err(NoReply::Unanswered(Unanswered::Reset(cancelled)));
+    let (outcome, reply) = quic.buffers.borrow_mut().stage().answer_one(message, quic.client, id);
+    match outcome {
+        Outcome::Reply(len) if (1..=MAX_MESSAGE).contains(&len) => {
+            stats.replies.add(1);
+            stats.bytes_out.add(len as u64);
+            Ok(reply)
+        }
+        Outcome::Reply(_) => {
+            stats.bad_replies.add(1);
+            Err(NoReply::Unanswered(Unanswered::Reset(code(H3Code::Internal))))
+        }
+        Outcome::Drop => {
+            stats.dropped.add(1);
+            none()
+        }
+        Outcome::Stream(stream) => {
+            stats.streams.add(1);
+            only(stream)
+        }
+        Outcome::Pending => {
+            stats.pending.add(1);
+            match settled(&mut late, to_client, cancelled).await.map_err(NoReply::Unanswered)? {
+                Late::Message(message) => Ok(message),
+                Late::Stream(stream) => only(stream),
+                Late::Nothing => none(),
+            }
+        }
+    }
+}
+
+/// Returns the message of a stream that has one alone: HTTP carries no more.
+fn only(stream: Box<dyn MessageStream>) -> Result<Vec<u8>, NoReply> {
+    match message::only(stream) {
+        Ok(message) => Ok(message),
+        Err(Some(fault)) => Err(NoReply::Status(fault)),
+        Err(None) => Err(NoReply::Unanswered(Unanswered::Reset(code(H3Code::Internal)))),
+    }
+}
+
+/// Writes a response, and ends the stream. Returns the bytes that may not have reached the client yet.
+async fn write<'q, F: HandlerFactory>(
+    quic: &'q QuicClient<F>,
+    to_client: &mut SendStream,
+    head: &Response<()>,
+    body: &[u8],
+) -> Result<Waiting<'q>, Unanswered> {
+    let fields = fields(head.headers());
+    let section = http3::response(head.status().as_u16(), fields, body.len());
+    let mut bytes = http3::data_head(&section, body.len());
+    bytes.extend_from_slice(body);
+    let unsent = quic.unsent(bytes.len());
+    write_bytes(quic, to_client, &bytes).await?;
+    let _ = to_client.finish();
+    Ok(unsent)
+}
+
+fn fields(headers: &HeaderMap<HeaderValue>) -> impl Iterator<Item = (&str, &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()))
+}
