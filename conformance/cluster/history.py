@@ -256,6 +256,10 @@ class History:
         creation = creation_of(next(record[3] for record in records if record[1] == "SOA"))
         # A change may meet the zone that was created after it began, in place of the one that it was meant for.
         late = {change for change in self.changes if change.zone == zone.name and change.creation < creation and change.ended >= zone.begun}
+        # A failover that loses the creation of a zone brings the zone before it back, and changes meet that one until it is created again.
+        if self.loss is not None:
+            late |= {change for change in self.changes
+                     if change.zone == zone.name and change.creation > creation and change.ended >= self.loss[0]}
         changes = [change for change in self.changes if change.zone == zone.name and (change.creation == creation or change in late)]
         writes = {}
         for change in changes:
