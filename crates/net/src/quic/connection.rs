@@ -1,23 +1,21 @@
-//! One connection, from its handshake to its end: it takes streams as far as the limits allow, and ends when
-//! its client, a timeout, an event or an error of a stream ends it.
+//! One connection, from its handshake to its end. The protocol that client and server agree on serves its
+//! streams.
 
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
 use quinn::crypto::rustls::HandshakeData;
-use quinn::{Connecting, Connection, ConnectionError, VarInt};
+use quinn::{Connecting, Connection, ConnectionError};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinSet;
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::timeout_at;
 use transport::{HandlerFactory, Transport};
 
 use super::client::QuicClient;
-use super::end::{End, lost};
-use super::query::ProtocolFault;
+use super::drive::drive;
 use super::requests;
-use super::settings::{DoqCode, H3, Unvalidated};
-use super::stream::{self, StreamFault};
+use super::settings::{H3, Unvalidated};
+use super::stream::DoqStreams;
 use crate::stats::WorkerStats;
 use crate::tcp::{Close, ConnectionEvent};
 
@@ -65,9 +63,9 @@ pub(super) async fn serve<F: HandlerFactory>(
     let (close, code, reason) = match is_http3(&connection) {
         true => {
             quic.client.transport = Transport::H3;
-            requests::drive(&connection, &Rc::new(quic), &mut events).await
+            requests::serve(&connection, &Rc::new(quic), &mut events).await
         }
-        false => drive(&connection, &Rc::new(quic), &mut events).await,
+        false => drive(&connection, &Rc::new(quic), &mut events, DoqStreams).await,
     };
     connection.close(code, reason.as_bytes());
     close
@@ -90,79 +88,5 @@ fn failed_handshake<'s>(stats: &'s WorkerStats, error: &ConnectionError) -> &'s 
             &stats.tls_refused
         }
         _ => &stats.tls_broken,
-    }
-}
-
-/// The end of a connection whose listener stops.
-const STOPPED: End = (Close::Stopped, NO_ERROR, "the server stops");
-/// The code of a connection that is not needed any more.
-const NO_ERROR: VarInt = DoqCode::NoError.value();
-
-/// Takes streams until the connection ends.
-async fn drive<F: HandlerFactory>(
-    connection: &Connection,
-    quic: &Rc<QuicClient<F>>,
-    events: &mut UnboundedReceiver<ConnectionEvent>,
-) -> End {
-    // Dropped with the connection, which ends the streams.
-    let mut streams: JoinSet<Result<(), StreamFault>> = JoinSet::new();
-    let mut ending: Option<Instant> = None;
-    loop {
-        let at = ending.unwrap_or_else(|| quic.deadline().0);
-        // Streams that are always ready must not keep the connection from its end.
-        if ending.is_some_and(|at| at <= Instant::now()) {
-            return STOPPED;
-        }
-        let is_over = ending.is_some() && quic.is_quiet();
-        tokio::select! {
-            biased;
-            event = events.recv() => match event {
-                Some(ConnectionEvent::Late(_)) => {}
-                Some(ConnectionEvent::Evict) => {
-                    return (Close::Evicted, DoqCode::ExcessiveLoad.value(), "too many connections");
-                }
-                Some(ConnectionEvent::Drain) | None => {
-                    ending.get_or_insert(Instant::now() + quic.config.drain);
-                }
-            },
-            Some(served) = streams.join_next() => if let Ok(Err(fault)) = served {
-                return end_of(fault);
-            },
-            stream = connection.accept_bi(), if quic.has_room() => match stream {
-                Ok((to_client, from_client)) => {
-                    // It counts from now on, not from its first poll.
-                    quic.begin();
-                    let quic = Rc::clone(quic);
-                    streams.spawn_local(async move { stream::serve(&quic, to_client, from_client).await });
-                }
-                Err(error) => return (lost(&error), NO_ERROR, ""),
-            },
-            _ = connection.accept_uni() => match connection.close_reason() {
-                None => return end_of(StreamFault::Protocol(ProtocolFault::Unidirectional)),
-                Some(error) => return (lost(&error), NO_ERROR, ""),
-            },
-            () = std::future::ready(()), if is_over => {
-                return STOPPED;
-            },
-            () = quic.changed() => {}
-            () = sleep_until(at.into()) => match (ending, quic.deadline()) {
-                (Some(_), _) => return STOPPED,
-                (None, (at, close)) if at <= Instant::now() => return (close, NO_ERROR, "idle"),
-                (None, _) => {}
-            },
-        }
-    }
-}
-
-/// Returns the end of a connection by one of its streams.
-fn end_of(fault: StreamFault) -> End {
-    match fault {
-        StreamFault::Protocol(fault) => (Close::Protocol, DoqCode::Protocol.value(), fault.reason()),
-        StreamFault::Timeout => (
-            Close::Message,
-            DoqCode::Protocol.value(),
-            "a query or the end of its stream did not come in time",
-        ),
-        StreamFault::Write => (Close::Write, DoqCode::ExcessiveLoad.value(), "answers are not read"),
     }
 }

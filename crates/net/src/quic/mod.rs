@@ -1,10 +1,20 @@
-//! DNS over QUIC (RFC 9250) and HTTP/3: `worker` has an endpoint and admits connections, `connection` is one
-//! of them, `client` its state and `end` its end, `stream` one query and its answer, `query` the rules about
-//! what a stream carries; `requests` is a connection of HTTP/3 and `request` one of its requests. `settings`
-//! has the bounds of the protocol. Limits, timeouts and late answers are those of [`crate::tcp`].
+//! DNS over QUIC (RFC 9250) and HTTP/3. Limits, timeouts and late answers are those of [`crate::tcp`].
+//!
+//! | file | holds |
+//! |---|---|
+//! | `worker` | an endpoint, and the admission of connections |
+//! | `connection` | one connection, from its handshake to its end |
+//! | `drive` | its streams, of either protocol |
+//! | `answers` | what streams of both protocols do with queries and answers |
+//! | `client`, `end` | the state of a connection, and its end |
+//! | `stream`, `query` | streams of DNS over QUIC, and the rules about what they carry |
+//! | `requests`, `request` | a connection of HTTP/3, and one of its requests |
+//! | `settings`, `socket` | bounds of the protocol, and sockets |
 
+mod answers;
 mod client;
 mod connection;
+mod drive;
 mod end;
 mod query;
 mod request;

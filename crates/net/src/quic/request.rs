@@ -3,16 +3,22 @@
 
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
-use quinn::{ReadError, RecvStream, SendStream, VarInt};
-use tokio::sync::mpsc::unbounded_channel;
+use quinn::{RecvStream, SendStream, VarInt};
 use tokio::time::timeout;
-use transport::{HandlerFactory, MAX_MESSAGE, MessageStream, Outcome};
+use transport::{HandlerFactory, MAX_MESSAGE};
 
-use super::client::{Expected, QuicClient, Waiting};
-use super::stream::{Unanswered, acknowledged, settled, write_bytes};
+use super::answers::{
+    self, Answer, StreamCodes, TooSlow, Unanswered, Withdrawn, cancel, chunk, end, write_bytes,
+};
+use super::client::{QuicClient, Waiting};
 use crate::http3::{self, H3Code, H3Fault, MAX_FIELDS, Request, RequestReader};
-use crate::tcp::Late;
 use crate::tcp::https::message::{self, BadRequest, MessageSource};
+
+const CODES: StreamCodes = StreamCodes {
+    cancelled: code(H3Code::RequestCancelled),
+    internal: code(H3Code::Internal),
+    no_answer: code(H3Code::RequestCancelled),
+};
 
 /// Why a request ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +55,7 @@ pub(super) async fn serve<F: HandlerFactory>(
     let message = match timeout(quic.times().message, read(quic, &mut from_client)).await {
         Ok(Ok(Some(request))) => message_of(quic, request),
         Ok(Ok(None)) => {
-            quic.stats.quic_cancelled.add(1);
-            let _ = to_client.reset(code(H3Code::RequestCancelled));
+            cancel(quic, &mut to_client, &CODES);
             return Ok(());
         }
         Ok(Err(fault)) if fault.ends_connection => return Err(RequestFault::Protocol(fault)),
@@ -81,27 +86,7 @@ pub(super) async fn serve<F: HandlerFactory>(
         }
         Err(NoReply::Unanswered(unanswered)) => Err(unanswered),
     };
-    let ended = match written {
-        Ok(unsent) => {
-            // The answer is on its way: the client may have the next query answered.
-            drop(active);
-            acknowledged(quic, &to_client, &unsent).await
-        }
-        Err(unanswered) => Err(unanswered),
-    };
-    match ended {
-        Ok(()) | Err(Unanswered::Lost) => Ok(()),
-        Err(Unanswered::Cancelled) => {
-            quic.stats.quic_cancelled.add(1);
-            let _ = to_client.reset(code(H3Code::RequestCancelled));
-            Ok(())
-        }
-        Err(Unanswered::Reset(code)) => {
-            let _ = to_client.reset(code);
-            Ok(())
-        }
-        Err(Unanswered::TooSlow) => Err(RequestFault::Write),
-    }
+    end(quic, &mut to_client, written, active, &CODES).await.map_err(|TooSlow| RequestFault::Write)
 }
 
 /// Reads a request; `None` if the client cancels it.
@@ -111,17 +96,13 @@ async fn read<F: HandlerFactory>(
 ) -> Result<Option<Request>, H3Fault> {
     let (mut reader, mut partial) = (RequestReader::new(MAX_MESSAGE), quic.partial());
     loop {
-        match from_client.read_chunk(MAX_FIELDS, true).await {
+        match chunk(from_client, MAX_FIELDS).await {
             Ok(Some(chunk)) => {
                 reader.read(&chunk.bytes)?;
                 partial.set(reader.kept());
             }
             Ok(None) => return reader.end().map(Some),
-            Err(ReadError::Reset(_) | ReadError::ConnectionLost(_)) => return Ok(None),
-            // The stream is not of the kinds that these are about.
-            Err(ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected) => {
-                return Ok(None);
-            }
+            Err(Withdrawn) => return Ok(None),
         }
     }
 }
@@ -138,57 +119,18 @@ fn message_of<F: HandlerFactory>(quic: &QuicClient<F>, request: Request) -> Resu
     }
 }
 
-/// Has the handler answer a query. Returns its reply.
+/// Has the handler answer a query. Returns its reply: HTTP carries no more than one message.
 async fn answer<F: HandlerFactory>(
     quic: &QuicClient<F>,
     message: &[u8],
     to_client: &mut SendStream,
 ) -> Result<Vec<u8>, NoReply> {
-    let id = quic.number();
-    let (sender, mut late) = unbounded_channel();
-    let _expected = Expected::new(&quic.events, id, sender);
-    let stats = &quic.stats;
-    stats.batches.add(1);
-    stats.queries.add(1);
-    stats.bytes_in.add(message.len() as u64);
-    let cancelled = code(H3Code::RequestCancelled);
-    let none = || Err(NoReply::Unanswered(Unanswered::Reset(cancelled)));
-    let (outcome, reply) = quic.buffers.borrow_mut().stage().answer_one(message, quic.client, id);
-    match outcome {
-        Outcome::Reply(len) if (1..=MAX_MESSAGE).contains(&len) => {
-            stats.replies.add(1);
-            stats.bytes_out.add(len as u64);
-            Ok(reply)
-        }
-        Outcome::Reply(_) => {
-            stats.bad_replies.add(1);
-            Err(NoReply::Unanswered(Unanswered::Reset(code(H3Code::Internal))))
-        }
-        Outcome::Drop => {
-            stats.dropped.add(1);
-            none()
-        }
-        Outcome::Stream(stream) => {
-            stats.streams.add(1);
-            only(stream)
-        }
-        Outcome::Pending => {
-            stats.pending.add(1);
-            match settled(&mut late, to_client, cancelled).await.map_err(NoReply::Unanswered)? {
-                Late::Message(message) => Ok(message),
-                Late::Stream(stream) => only(stream),
-                Late::Nothing => none(),
-            }
-        }
-    }
-}
-
-/// Returns the message of a stream that has one alone: HTTP carries no more.
-fn only(stream: Box<dyn MessageStream>) -> Result<Vec<u8>, NoReply> {
-    match message::only(stream) {
-        Ok(message) => Ok(message),
-        Err(Some(fault)) => Err(NoReply::Status(fault)),
-        Err(None) => Err(NoReply::Unanswered(Unanswered::Reset(code(H3Code::Internal)))),
+    match answers::answer(quic, message, to_client, &CODES).await.map_err(NoReply::Unanswered)? {
+        Answer::Message(message) => Ok(message),
+        Answer::Stream(stream) => message::only(stream).map_err(|fault| match fault {
+            Some(fault) => NoReply::Status(fault),
+            None => NoReply::Unanswered(Unanswered::Reset(CODES.internal)),
+        }),
     }
 }
 

@@ -1,5 +1,5 @@
-//! One connection of HTTP/3, after its handshake: it takes requests as far as the limits allow, follows the
-//! unidirectional streams of its client, and ends when its client, a timeout, an event or an error ends it.
+//! One connection of HTTP/3, after its handshake: its control streams, and the ends that faults of its
+//! requests lead to.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinSet;
-use tokio::time::{sleep_until, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 use transport::HandlerFactory;
 
 use super::client::QuicClient;
+use super::drive::{StreamService, drive};
 use super::end::{End, lost};
 use super::request::{self, RequestFault, code};
 use crate::http3::{self, ControlStreams, H3Code, H3Fault, UniStream};
@@ -21,80 +21,55 @@ use crate::tcp::{Close, ConnectionEvent};
 const CONTROL_STEP: usize = 4096;
 /// Longest wait until the last frame of the control stream is on its way.
 const FAREWELL: Duration = Duration::from_millis(50);
-/// Difference between the numbers of two streams of one kind (RFC 9000 §2.1).
-const STREAM_STEP: u64 = 4;
 
-/// The end of a connection whose listener stops.
-const STOPPED: End = (Close::Stopped, code(H3Code::NoError), "the server stops");
+/// HTTP/3, for the streams of one connection.
+#[derive(Clone)]
+struct Requests {
+    /// The client's control streams.
+    open: Rc<RefCell<ControlStreams>>,
+    /// The server's control stream; it stays open until the connection ends.
+    control: Rc<RefCell<Option<SendStream>>>,
+}
+
+impl StreamService for Requests {
+    const NO_ERROR: VarInt = code(H3Code::NoError);
+    const EXCESSIVE_LOAD: VarInt = code(H3Code::ExcessiveLoad);
+    const TAKES_LATE_STREAMS: bool = false;
+
+    async fn serve<F: HandlerFactory>(
+        self,
+        quic: Rc<QuicClient<F>>,
+        to_client: SendStream,
+        from_client: RecvStream,
+    ) -> Result<(), End> {
+        request::serve(&quic, to_client, from_client).await.map_err(end_of)
+    }
+
+    async fn follow(self, from_client: RecvStream) -> Result<(), End> {
+        follow(from_client, &self.open).await.map_err(|fault| end_of(RequestFault::Protocol(fault)))
+    }
+
+    async fn announce_end(&self, next: u64) {
+        let Some(mut control) = self.control.take() else { return };
+        let _ = timeout(FAREWELL, control.write_all(&http3::goaway(next))).await;
+        self.control.replace(Some(control));
+    }
+}
 
 /// Takes streams until the connection ends.
-pub(super) async fn drive<F: HandlerFactory>(
+pub(super) async fn serve<F: HandlerFactory>(
     connection: &Connection,
     quic: &Rc<QuicClient<F>>,
     events: &mut UnboundedReceiver<ConnectionEvent>,
 ) -> End {
     let first = Instant::now() + quic.times().first_message;
-    let mut control = match timeout_at(first.into(), begin(connection)).await {
+    let control = match timeout_at(first.into(), begin(connection)).await {
         Ok(Ok(control)) => control,
         Ok(Err(())) => return lost_end(connection),
         Err(_) => return (Close::First, code(H3Code::StreamCreation), "no stream for settings is allowed"),
     };
-    // Dropped with the connection, which ends the streams.
-    let mut requests: JoinSet<Result<(), RequestFault>> = JoinSet::new();
-    let mut unidirectional: JoinSet<Result<(), H3Fault>> = JoinSet::new();
-    let open = Rc::new(RefCell::new(ControlStreams::default()));
-    // The number of the first stream that has not been taken.
-    let mut next = 0;
-    let mut ending: Option<Instant> = None;
-    loop {
-        let at = ending.unwrap_or_else(|| quic.deadline().0);
-        if ending.is_some_and(|at| at <= Instant::now()) {
-            return STOPPED;
-        }
-        let is_over = ending.is_some() && quic.is_quiet();
-        tokio::select! {
-            biased;
-            event = events.recv() => match event {
-                Some(ConnectionEvent::Late(_)) => {}
-                Some(ConnectionEvent::Evict) => {
-                    return (Close::Evicted, code(H3Code::ExcessiveLoad), "too many connections");
-                }
-                Some(ConnectionEvent::Drain) | None => if ending.is_none() {
-                    ending = Some(Instant::now() + quic.config.drain);
-                    let _ = timeout(FAREWELL, control.write_all(&http3::goaway(next))).await;
-                },
-            },
-            Some(served) = requests.join_next() => if let Ok(Err(fault)) = served {
-                return end_of(fault);
-            },
-            Some(followed) = unidirectional.join_next() => if let Ok(Err(fault)) = followed {
-                return end_of(RequestFault::Protocol(fault));
-            },
-            stream = connection.accept_bi(), if ending.is_none() && quic.has_room() => match stream {
-                Ok((to_client, from_client)) => {
-                    next = VarInt::from(to_client.id()).into_inner() + STREAM_STEP;
-                    // It counts from now on, not from its first poll.
-                    quic.begin();
-                    let quic = Rc::clone(quic);
-                    requests.spawn_local(async move { request::serve(&quic, to_client, from_client).await });
-                }
-                Err(_) => return lost_end(connection),
-            },
-            stream = connection.accept_uni() => match stream {
-                Ok(stream) => {
-                    unidirectional.spawn_local(follow(stream, Rc::clone(&open)));
-                }
-                Err(_) => return lost_end(connection),
-            },
-            () = std::future::ready(()), if is_over => return STOPPED,
-            () = quic.changed() => {}
-            () = sleep_until(at.into()) => match (ending, quic.deadline()) {
-                (Some(_), _) => return STOPPED,
-                (None, (at, close)) if at <= Instant::now() => return (close, code(H3Code::NoError), "idle"),
-                (None, _) => {}
-            },
-        }
-    }
+    let control = Rc::new(RefCell::new(Some(control)));
+    drive(connection, quic, events, Requests { open: Rc::default(), control }).await
 }
 
 /// Opens the server's control stream, and sends the settings.
@@ -111,7 +86,7 @@ fn lost_end(connection: &Connection) -> End {
 }
 
 /// Reads a unidirectional stream of the client until it ends.
-async fn follow(mut from_client: RecvStream, open: Rc<RefCell<ControlStreams>>) -> Result<(), H3Fault> {
+async fn follow(mut from_client: RecvStream, open: &RefCell<ControlStreams>) -> Result<(), H3Fault> {
     let mut stream = UniStream::default();
     loop {
         match from_client.read_chunk(CONTROL_STEP, true).await {
