@@ -11,6 +11,15 @@ use zone::Zone;
 
 use crate::node::{Node, assert_same, commit, fresh, zone};
 
+/// Records of a zone that is written in parts.
+fn many_records() -> String {
+    let mut records = String::new();
+    for number in 0..20_001 {
+        writeln!(records, "h{number} A 192.0.2.3").expect("a text");
+    }
+    records
+}
+
 /// A set of keys with these names.
 pub(crate) fn set(number: i64, stamp: i64, names: &[&str]) -> ZoneKeySet {
     let key = |name: &&str| StoredKey {
@@ -101,11 +110,7 @@ fn the_keys_of_a_zone_that_is_written_in_parts_are_compared_as_well() {
     let a = Node::start(&database.url(), "a");
     let first = zone("example.", 1, "");
     let id = a.create(&first).expect("made");
-    let mut records = String::new();
-    for number in 0..20_001 {
-        writeln!(records, "h{number} A 192.0.2.3").expect("a text");
-    }
-    let large = zone("example.", 2, &records);
+    let large = zone("example.", 2, &many_records());
     let change = |stamp| ZoneCommit {
         keys: keyed(stamp, Some(set(1, 11, &["Kexample.+013+00001"]))),
         ..commit(id, &first, &large)
@@ -124,17 +129,13 @@ fn a_node_with_a_wrong_clock_signs_nothing() {
     let a = Node::start(&database.url(), "a");
     let first = zone("example.", 1, "");
     let id = a.create(&first).expect("made");
-    let mut records = String::new();
-    for number in 0..20_001 {
-        writeln!(records, "h{number} A 192.0.2.3").expect("a text");
-    }
     let (day, minutes) = (Duration::from_secs(86_400), Duration::from_secs(540));
     let small = zone("example.", 2, "a A 192.0.2.3");
     let at = |at, after: &Arc<Zone>| {
         let keys = keyed(0, Some(set(1, 11, &["Kexample.+013+00001"]))).map(|keys| KeyCommit { at, ..keys });
         a.commit(ZoneCommit { keys, ..commit(id, &first, after) })
     };
-    for after in [&small, &zone("example.", 2, &records)] {
+    for after in [&small, &zone("example.", 2, &many_records())] {
         for (wrong, word) in [(now().saturating_add(day), "ahead of"), (now().saturating_sub(day), "behind")]
         {
             match at(wrong, after) {
