@@ -81,6 +81,7 @@ impl fmt::Display for PlaceFault {
         }
     }
 }
+
 impl std::error::Error for PlaceFault {}
 
 /// Returns a zone of this server.

@@ -467,29 +467,30 @@ impl Drop for Delegations {
 async fn run(delegations: Weak<Delegations>, changed: &Notify) {
     let mut tasks: JoinSet<CheckOutcome> = JoinSet::new();
     let mut running = HashMap::<Id, (ChildOf, Vec<SyncSender<DelegationStatus>>)>::new();
-    let (mut waiting, mut earliest) = (Waiting::new(), Instant::now());
+    let mut waiting = Waiting::new();
     loop {
         let Some(held) = delegations.upgrade() else { return };
         if lock(&held.thread).is_stopped {
             return;
         }
         held.take_requests(&mut waiting);
-        let now = Instant::now();
-        if tasks.len() < MAX_CHECKS && now >= earliest {
-            let begun = lock(&held.schedule).begin(now, &InService(&held.checking), random());
+        if tasks.len() < MAX_CHECKS {
+            let begun = {
+                let mut schedule = lock(&held.schedule);
+                schedule.limit(held.check_gap());
+                schedule.begin(Instant::now(), &InService(&held.checking), random())
+            };
             if let Some(child) = begun {
                 let replies = waiting.remove(&child).unwrap_or_default();
                 let (of, theirs) = (child.clone(), Arc::clone(&held));
                 let task = tasks.spawn(async move { theirs.perform(&of).await });
                 running.insert(task.id(), (child, replies));
-                earliest = now + held.check_gap();
             }
         }
         // While as many checks run as may, the end of one is waited for.
         let next = lock(&held.schedule).next_due().filter(|_| tasks.len() < MAX_CHECKS);
-        let wait = next.map_or(LONGEST_SLEEP, |next| {
-            next.max(earliest).saturating_duration_since(Instant::now()).min(LONGEST_SLEEP)
-        });
+        let wait = next
+            .map_or(LONGEST_SLEEP, |next| next.saturating_duration_since(Instant::now()).min(LONGEST_SLEEP));
         drop(held);
         tokio::select! {
             () = changed.notified() => {}

@@ -71,6 +71,10 @@ pub(super) struct Schedule {
     failed: HashMap<ChildOf, usize>,
     /// Whether the last check that has begun was asked for.
     was_requested: bool,
+    /// Least time between the starts of two checks, of all zones together.
+    gap: Duration,
+    /// When the next check may begin.
+    earliest: Option<Instant>,
 }
 
 impl Schedule {
@@ -97,6 +101,11 @@ impl Schedule {
         }
         self.requested.retain(|(of, _), _| of != zone);
         self.failed.retain(|(of, _), _| of != zone);
+    }
+
+    /// Sets the least time between the starts of two checks, from the next one on.
+    pub(super) fn limit(&mut self, gap: Duration) {
+        self.gap = gap;
     }
 
     /// The zones with rules.
@@ -134,10 +143,17 @@ impl Schedule {
         zones: &impl ZoneDelegations,
         random: u32,
     ) -> Option<ChildOf> {
+        if self.earliest.is_some_and(|earliest| now < earliest) {
+            return None;
+        }
         let scanned = if self.was_requested { self.begin_scanned(now, zones, random) } else { None };
         let requested = if scanned.is_none() { self.begin_requested(now) } else { None };
         self.was_requested = requested.is_some();
-        scanned.or(requested).or_else(|| self.begin_scanned(now, zones, random))
+        let begun = scanned.or(requested).or_else(|| self.begin_scanned(now, zones, random));
+        if begun.is_some() {
+            self.earliest = Some(now + self.gap);
+        }
+        begun
     }
 
     fn begin_requested(&mut self, now: Instant) -> Option<ChildOf> {
@@ -202,7 +218,8 @@ impl Schedule {
     pub(super) fn next_due(&self) -> Option<Instant> {
         let requested = self.requested.iter().filter(|(child, _)| !self.running.contains(*child));
         let requested = requested.map(|(_, check)| check.due).min();
-        requested.into_iter().chain(self.queue.first().map(|(due, _)| *due)).min()
+        let due = requested.into_iter().chain(self.queue.first().map(|(due, _)| *due)).min();
+        due.max(due.and(self.earliest))
     }
 }
 
@@ -375,6 +392,20 @@ mod tests {
             |at: u64| schedule.begin(now + Duration::from_millis(at), &zones, 0).expect("one is due");
         let names: Vec<String> = (0..40).map(|n| begun(1000 + 10 * n).1.to_string()).collect();
         assert_eq!(names.iter().filter(|name| name.starts_with('x')).count(), 20, "{names:?}");
+    }
+
+    #[test]
+    fn checks_begin_at_the_rate_that_is_set() {
+        let names: Vec<NameBuf> = (0..100).map(|n| name(&format!("c{n:02}.example"))).collect();
+        let zones = Listed(vec![(zone("example"), names.clone())]);
+        let (mut schedule, start) = (Schedule::default(), Instant::now());
+        schedule.set(&zone("example"), Some(rules(Some(Duration::from_secs(1)))), start, 0);
+        schedule.limit(Duration::from_millis(50));
+        assert!(names.iter().all(|child| schedule.request(&(zone("example"), *child), true, start)));
+        let checks = run(&mut schedule, &zones, start, start + Duration::from_secs(10));
+        let gaps = checks.windows(2).map(|pair| pair[1].0 - pair[0].0);
+        assert_eq!(gaps.min(), Some(Duration::from_millis(50)));
+        assert!((199..=201).contains(&checks.len()), "{}", checks.len());
     }
 
     #[test]
