@@ -229,3 +229,47 @@ fn a_connection_without_a_request_ends_in_the_time_of_a_first_message() {
     let totals = server.stop();
     assert!(totals.tcp_timeout_first >= 2, "{totals:?}");
 }
+
+/// Reads one frame of HTTP/2, and returns its type, flags and stream.
+fn read_frame(client: &mut TcpClient) -> (u8, u8, u32) {
+    let mut head = [0; 9];
+    client.0.read_exact(&mut head).unwrap();
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    client.0.read_exact(&mut vec![0; length as usize]).unwrap();
+    (head[3], head[4], u32::from_be_bytes(head[5..9].try_into().unwrap()))
+}
+
+/// A refusal once came before the body was read, and HTTP/2 then resets the stream: curl 7.88 showed no status.
+#[test]
+fn a_refused_request_of_http2_is_not_reset() {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const END_STREAM: u8 = 1;
+    let server = start(&Context::default());
+    let mut client = TcpClient::connect(server.addr());
+    // POST, http, the path /x, and the authority.
+    let head = http2_frame(HEADERS, 4, 1, b"\x83\x86\x04\x02/x\x01\x08dns.test");
+    let body = http2_frame(DATA, END_STREAM, 1, b"body");
+    let (settings, ping) = (http2_frame(SETTINGS, 0, 0, b""), http2_frame(PING, 0, 0, &[7; 8]));
+    let mut seen = Vec::new();
+    let mut send = |bytes: &[&[u8]], until: &dyn Fn(&(u8, u8, u32)) -> bool| {
+        client.0.write_all(&bytes.concat()).unwrap();
+        loop {
+            let frame = read_frame(&mut client);
+            seen.push(frame.0);
+            if until(&frame) {
+                return;
+            }
+        }
+    };
+    let ponged = |frame: &(u8, u8, u32)| *frame == (PING, 1, 0);
+    send(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings, &head, &ping], &ponged);
+    send(&[&body], &|frame| frame.2 == 1 && frame.1 & END_STREAM != 0);
+    send(&[&ping], &ponged);
+    assert!(!seen.contains(&RST_STREAM), "{seen:?}");
+    drop(client);
+    server.stop();
+}

@@ -207,12 +207,6 @@ fn http2_answers_many_requests_at_a_time_as_they_are_ready() {
     assert_eq!((totals.late_lost, totals.dropped), (0, 1));
 }
 
-/// Returns a frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes()[..], payload].concat()
-}
-
 /// Returns the frame of a request for this message.
 fn request(stream: u32, message: &[u8]) -> Vec<u8> {
     let path = format!("/dns-query?dns={}", base64url(message));
@@ -220,13 +214,13 @@ fn request(stream: u32, message: &[u8]) -> Vec<u8> {
     let mut block = vec![0x82, 0x87, 0x04, u8::try_from(path.len()).unwrap()];
     block.extend(path.as_bytes());
     block.extend(b"\x01\x08dns.test");
-    frame(1, 5, stream, &block)
+    http2_frame(1, 5, stream, &block)
 }
 
 /// Connects by HTTP/2, sends these frames, and reads until the server closes the connection.
 fn closed_after(server: &ScriptedServer, identity: &Identity, frames: &[u8]) {
     let mut client = Http1::connect(server.addr(), identity.client_of(b"h2"));
-    let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat();
+    let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &http2_frame(4, 0, 0, &[])[..]].concat();
     // The server may close before all are sent.
     let _ = client.0.write_all(&begin).and_then(|()| client.0.write_all(frames));
     while client.0.read(&mut [0; 1024]).is_ok_and(|n| n > 0) {}
@@ -238,7 +232,7 @@ fn a_client_that_cancels_its_requests_at_once_is_closed() {
     let identity = Identity::new();
     let server = start(&identity, TcpTimes::default());
     let cancelled =
-        |stream| [request(stream, &query(1, Order::Hold, 30)), frame(3, 0, stream, &[0, 0, 0, 8])];
+        |stream| [request(stream, &query(1, Order::Hold, 30)), http2_frame(3, 0, stream, &[0, 0, 0, 8])];
     let frames: Vec<u8> = (0..10_000_u32).flat_map(|n| cancelled(2 * n + 1)).flatten().collect();
     closed_after(&server, &identity, &frames);
     server.wait_for("the close", |totals| totals.tcp_closed == 1);
@@ -255,8 +249,8 @@ fn a_client_whose_headers_do_not_end_is_closed() {
     let identity = Identity::new();
     let server = start(&identity, TcpTimes::default());
     let field = [b"\x00\x01a\x7f\x81\x7e".as_slice(), &[b'x'; 253 + 1]].concat();
-    let mut frames = frame(1, 1, 1, b"\x82\x87");
-    (0..4_000).for_each(|_| frames.extend(frame(9, 0, 1, &field)));
+    let mut frames = http2_frame(1, 1, 1, b"\x82\x87");
+    (0..4_000).for_each(|_| frames.extend(http2_frame(9, 0, 1, &field)));
     closed_after(&server, &identity, &frames);
     server.wait_for("the close", |totals| totals.tcp_closed == 1);
     assert_eq!(server.totals().queries, 0);

@@ -344,3 +344,9 @@ pub(crate) fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
     }
     bytes
 }
+
+/// Returns a frame of HTTP/2.
+pub(crate) fn http2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes()[..], payload].concat()
+}

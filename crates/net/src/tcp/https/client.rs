@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{ALT_SVC, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::Service;
@@ -233,19 +233,34 @@ impl<F: HandlerFactory> HttpClient<F> {
     /// Reads the client and the DNS message of a request.
     async fn read(&self, request: Request<Incoming>) -> Result<(Client, Vec<u8>), BadRequest> {
         let (head, body) = request.into_parts();
-        let client = self.client_of(&head)?;
-        if let MessageSource::Url(message) = message::source(&head, &self.config.https_paths)? {
-            return Ok((client, message));
+        let first = self
+            .client_of(&head)
+            .and_then(|client| Ok((client, message::source(&head, &self.config.https_paths)?)));
+        // The body is read before a refusal, too: otherwise HTTP/2 resets the stream behind the response, and
+        // some clients (curl 7.88) then do not show the response.
+        let body = self.body(body).await;
+        match first? {
+            (client, MessageSource::Url(message)) => Ok((client, message)),
+            (client, MessageSource::Body) => {
+                let message = body?;
+                message::checked(&message)?;
+                Ok((client, message))
+            }
+        }
+    }
+
+    /// Reads the body of a request.
+    async fn body(&self, body: Incoming) -> Result<Vec<u8>, BadRequest> {
+        if body.is_end_stream() {
+            return Ok(Vec::new());
         }
         let whole = timeout(self.times().message, Limited::new(body, MAX_MESSAGE).collect());
-        let message = match whole.await {
-            Ok(Ok(whole)) => whole.to_bytes().to_vec(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(BadRequest::TooLong),
-            Ok(Err(_)) => return Err(BadRequest::NoMessage),
-            Err(_) => return Err(BadRequest::Timeout),
-        };
-        message::checked(&message)?;
-        Ok((client, message))
+        match whole.await {
+            Ok(Ok(whole)) => Ok(whole.to_bytes().to_vec()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BadRequest::TooLong),
+            Ok(Err(_)) => Err(BadRequest::NoMessage),
+            Err(_) => Err(BadRequest::Timeout),
+        }
     }
 
     /// Returns the reply to a DNS message; `Err(None)`: it gets none.
