@@ -6,13 +6,9 @@
 //!
 //! The input makes the zones, and selects the answers that are stored.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
-use libfuzzer_sys::fuzz_target;
 use testkit::choices::Choices;
 use testkit::synthesis::check;
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     check(&mut Choices::new(input));
-});
+}

@@ -5,13 +5,9 @@
 //! complete up to the end that was found, and has the same end when read again; a frame appended there leaves
 //! no gap.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use dnstap::{ControlFrame, MAX_CONTROL, append_frame, first_frame, resume};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let mut rest = bytes;
     if let Ok(control) = ControlFrame::read(&mut rest) {
         let taken = bytes.len() - rest.len();
@@ -34,4 +30,4 @@ fuzz_target!(|bytes: &[u8]| {
         start = &start[len..];
     }
     assert!(start.is_empty(), "frames without a gap");
-});
+}

@@ -3,14 +3,10 @@
 //! docs/MIGRATION.md: "No statement is dropped in silence." And RFC 1034 §3.1 limits names to 255 octets:
 //! whatever a zone is called in the text, `nomen` accepts or rejects the output, and never aborts.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::io;
 use std::path::Path;
 
 use config::read_text;
-use libfuzzer_sys::fuzz_target;
 use migrate::{Files, PeerProgram, convert};
 
 /// A file system with one text under one name.
@@ -25,7 +21,7 @@ impl Files for One<'_> {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((first, text)) = data.split_first() else { return };
     let program = match first % 10 {
         0 => Some(PeerProgram::Bind),
@@ -52,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
         let text = texts.get(span.text).map(|text| text.text.as_str());
         assert!(text.is_some_and(|text| text.get(span.range.clone()).is_some()), "{span:?}");
     }
-});
+}
 
 /// Whatever was in a string, each line is a header, a key, an array element, a comment or empty.
 fn toml_lines(toml: &str) -> bool {

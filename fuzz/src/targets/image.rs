@@ -5,12 +5,8 @@
 //! "an entire domain name or a list of labels at the end of a domain name is replaced with a pointer to a
 //! prior occurance of the same name".
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Ttl, Type};
 use zone::image::{self, Image, Provenance};
@@ -23,7 +19,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes
 });
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     if let Ok(zone) = Image::from_bytes(data).and_then(|image| image.read(&key(), 1)) {
         explore(&zone);
     }
@@ -44,7 +40,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(zone) = Image::unchecked(&bytes).and_then(|image| image.read(&key(), 1)) {
         explore(&zone);
     }
-});
+}
 
 fn key() -> HashKey {
     HashKey::new([1, 2, 3])

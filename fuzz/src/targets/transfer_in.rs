@@ -4,12 +4,8 @@
 //! message MUST conclude with the same SOA resource record." So a received zone has such a beginning and end;
 //! sent and received again, it is unchanged. RFC 5936 §3: all of its records belong to the zone.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use transfer::incoming::{AskedFor, IncomingTransfer, Received, SentRequest, TransferLimits};
 use transfer::outgoing::{TransferFrame, axfr};
 use transport::Next;
@@ -60,7 +56,7 @@ fn records(zone: &Zone) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
     all
 }
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((&kind, mut rest)) = data.split_first() else { return };
     let asked = if kind & 1 == 0 { AskedFor::Axfr } else { AskedFor::Ixfr(Serial(1)) };
     let mut transfer = transfer(asked);
@@ -90,4 +86,4 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-});
+}

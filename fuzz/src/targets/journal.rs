@@ -4,14 +4,10 @@
 //! an attacker would do who knows the format. Any file is accepted or rejected; a zone that is read has the
 //! serial that the store reports, and can be stored and read again.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use journal::StoreFolder;
-use libfuzzer_sys::fuzz_target;
 use testkit::disk::SimulatedDisk;
 use testkit::{ModelRecord, build, key, name};
 use wire::{Ttl, Type, UnixTime};
@@ -99,7 +95,7 @@ fn with_checksums(bytes: &mut [u8]) {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((&how, rest)) = data.split_first() else { return };
     let mut bytes = if how & 2 == 0 { edited(rest) } else { rest.to_vec() };
     if how & 1 == 0 {
@@ -122,4 +118,4 @@ fuzz_target!(|data: &[u8]| {
     let (_, again) = folder.zone(name("example.").as_name()).expect("a store");
     let again = again.expect("a zone").load(&key()).expect("it was stored just now");
     assert!(diff(&zone, &again).is_empty());
-});
+}

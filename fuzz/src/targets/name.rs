@@ -6,13 +6,9 @@
 //! left-justified octet strings", from the right, and "uppercase US-ASCII letters are treated as if they were
 //! lowercase US-ASCII letters".
 
-#![no_main]
-#![forbid(unsafe_code)]
-
-use libfuzzer_sys::fuzz_target;
 use wire::name::{MAX_LABEL, MAX_NAME, Name, NameBuf};
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     if let Ok(name) = Name::parse(data) {
         well_formed(name);
         let text = name.to_string();
@@ -31,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
         let again = NameBuf::from_text(name.to_string().as_bytes(), None).expect("our own text reads");
         assert_eq!(again.as_name().as_wire(), name.as_name().as_wire());
     }
-});
+}
 
 /// RFC 1035 §2.3.4: labels of 63 octets or less, names of 255 octets or less.
 fn well_formed(name: Name<'_>) {

@@ -7,10 +7,6 @@
 //! The input is a sequence of messages, each preceded by its length: the response, and the replies to further
 //! queries.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
-use libfuzzer_sys::fuzz_target;
 use validator::{
     Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,
@@ -25,7 +21,7 @@ fn next(rest: &mut &[u8]) -> Option<Response> {
     Response::read(message, Header::of(message)?.rcode()).ok()
 }
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let mut rest = input;
     let Some(response) = next(&mut rest) else { return };
     let settings = ValidationSettings { sha1_signatures: true, ..ValidationSettings::default() };
@@ -46,4 +42,4 @@ fuzz_target!(|input: &[u8]| {
     let limits = budget.limits();
     assert!(budget.signatures() <= limits.signatures && budget.failures() <= limits.failures);
     assert!(budget.nsec3_hashes() <= limits.nsec3_hashes && budget.fetches() <= limits.fetches);
-});
+}

@@ -6,19 +6,15 @@
 //! copied the corresponding reply and can be used by the requester to match up replies to outstanding
 //! queries."
 
-#![no_main]
-#![forbid(unsafe_code)]
-
-#[path = "../../crates/query-path/tests/it/world.rs"]
+#[path = "../../../crates/query-path/tests/it/world.rs"]
 mod world;
 
-use libfuzzer_sys::fuzz_target;
 use testkit::choices::Choices;
 use testkit::{packets, zones};
 
 use world::{Land, World};
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let len = choices.below(1 << 10);
     let unloaded = choices.byte();
@@ -28,4 +24,4 @@ fuzz_target!(|data: &[u8]| {
     let mut world = World::new(&lands);
     let batch = packets::batch(&mut choices, &world.names);
     world.hold(&batch);
-});
+}

@@ -5,20 +5,18 @@
 //! terminations are not recognized within parentheses." A record written on one line is therefore the same
 //! record.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::fmt::Write as _;
 use std::io::{self, Read};
 
-use libfuzzer_sys::fuzz_target;
 use wire::rdata::{validate, write_text};
 use wire::{Class, Name, Ttl, Type};
 use zone::scan::{Limits, Record, Rejection, ScanConfig, ScanReport, Sink, TextSource, read};
 
-/// Records; owners keep their letter case.
+/// A record; the owner keeps its letter case.
+type ScannedRecord = (Vec<u8>, Ttl, Class, Type, Vec<u8>);
+
 #[derive(Default, PartialEq, Debug)]
-struct Records(Vec<(Vec<u8>, Ttl, Class, Type, Vec<u8>)>);
+struct Records(Vec<ScannedRecord>);
 
 impl Sink for Records {
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
@@ -48,7 +46,7 @@ impl Read for Trickle<'_> {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let (records, report) = scan(TextSource::bytes("text", data));
     assert_eq!(report.records as usize, records.0.len());
 
@@ -63,7 +61,7 @@ fuzz_target!(|data: &[u8]| {
     let (again, report) = scan(TextSource::bytes("written", text.as_bytes()));
     assert!(report.is_clean(), "{text}\n{:?}", report.faults);
     assert_eq!(records, again, "{text}");
-});
+}
 
 fn scan(source: TextSource<'_>) -> (Records, ScanReport) {
     let mut config = ScanConfig::new(Name::from_wire(b"\x07example\x03com\0").expect("a name"));

@@ -3,15 +3,11 @@
 //! A header lies within the input and the limit. A decision stays when more bytes come, and the addresses are
 //! those at the places that the specification has for the family.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use libfuzzer_sys::fuzz_target;
 use transport::ProxyHeader;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Some((&most, input)) = bytes.split_first() else { return };
     let most = usize::from(most) * 2;
     let read = ProxyHeader::read(input, most);
@@ -43,4 +39,4 @@ fuzz_target!(|bytes: &[u8]| {
     };
     assert_eq!(ends.source.port().to_be_bytes(), ports[..2]);
     assert_eq!(ends.destination.port().to_be_bytes(), ports[2..4]);
-});
+}

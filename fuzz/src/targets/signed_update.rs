@@ -5,12 +5,8 @@
 //! the grants of a client stay, whatever it sends. RFC 8945 §5.2: a message that was changed after it was
 //! signed is refused. The same message has the same identity, by which it is recognized if it comes again.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, find, sign_request, verify};
 use update::{Requester, SerialPolicy, UpdateLimits, UpdatePolicy, UpdateRequest, Updater};
 use wire::message::{HEADER_LEN, MAX_MESSAGE};
@@ -64,7 +60,7 @@ fn kept(zone: &Zone, mine: &dyn Fn(&str, Type) -> bool) -> Vec<(String, u16, Vec
     all
 }
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Some((&kind, message)) = data.split_first() else { return };
     let of = |text: &str| {
         let (name, algorithm) =
@@ -118,4 +114,4 @@ fuzz_target!(|data: &[u8]| {
         _ => is_near && owner == "free.example." && rtype == Type::TXT,
     };
     assert_eq!(kept(&first, &mine), kept(&last, &mine));
-});
+}

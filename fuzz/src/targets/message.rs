@@ -3,28 +3,27 @@
 //! RFC 1035 §4.1.4: a compressed name is "replaced with a pointer to a prior occurance of the same name", so
 //! a pointer's target lies before it, every name ends, and compression does not change any record.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
-use libfuzzer_sys::fuzz_target;
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Malformed, Owner, Parser, Section};
 use wire::{Class, Header, NameBuf, Ttl, Type};
+
+/// A record: its section, owner, type, class, TTL and RDATA.
+type PlainRecord = (Section, Vec<u8>, Type, Class, Ttl, Vec<u8>);
 
 /// A message with uncompressed names.
 #[derive(Debug, PartialEq)]
 struct Plain {
     questions: Vec<(Vec<u8>, Type, Class)>,
-    records: Vec<(Section, Vec<u8>, Type, Class, Ttl, Vec<u8>)>,
+    records: Vec<PlainRecord>,
 }
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Ok((header, plain)) = read(data) else { return };
     let mut buffer = vec![0; MAX_MESSAGE];
     // A message with pointers that our encoder would not find may not fit when encoded again.
     let Some(length) = write(&mut buffer, header, &plain) else { return };
     let (_, again) = read(&buffer[..length]).expect("what we write, we read");
     assert_eq!(fold(plain), fold(again));
-});
+}
 
 /// Lowers letter case where it may change: a pointer may lead to the same name in another case (RFC 1035
 /// §2.3.3), in owners and in the RDATA of the types that may be compressed, which are all old.

@@ -5,11 +5,7 @@
 //! question must have that name at the same offset. RFC 2181 §5.2: "the TTL in each record of the answer"
 //! counts down, so no TTL in a copy is greater than that of the insertion, except for the configured limits.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use cache::{Answer, AnswerKind, Cache, CacheConfig, Credibility, Held, Key, Lookup, Now, Terms};
-use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, MAX_MESSAGE, Parser, QUESTION_TAIL};
 use wire::{Header, Ttl, Type, UnixTime};
@@ -17,7 +13,7 @@ use wire::{Header, Ttl, Type, UnixTime};
 const NOW: Now = Now::since_start(1000);
 const WALL: UnixTime = UnixTime::from_secs(100);
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     respond(data);
     let _ = load(data);
     // The same data as an entry with a valid checksum, in a file with a valid header.
@@ -25,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     let len = (data.len().saturating_sub(16) as u32).to_le_bytes();
     file.extend(summed([len.as_slice(), data].concat()));
     let _ = load(&file);
-});
+}
 
 fn cache() -> Cache {
     Cache::new(
@@ -94,8 +90,11 @@ fn check(cache: &Cache, held: &Held) {
     }
 }
 
-/// Returns owner, type, TTL and RDATA of every record.
-fn records(message: &[u8]) -> Option<Vec<(String, Type, Ttl, Vec<u8>)>> {
+/// A record: its owner, type, TTL and RDATA.
+type KeptRecord = (String, Type, Ttl, Vec<u8>);
+
+/// Returns every record.
+fn records(message: &[u8]) -> Option<Vec<KeptRecord>> {
     let (header, mut parser) = Parser::new(message).ok()?;
     parser.question().ok()?;
     let mut records = Vec::new();

@@ -4,16 +4,12 @@
 //! on how its bytes arrive. RFC 9114 §4.2.2: a header section has at most the bytes that the settings allow,
 //! and no stream makes the reader keep more.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 // The crate has it for itself.
 #[allow(dead_code, unused_imports, unreachable_pub)]
-#[path = "../../crates/net/src/http3/mod.rs"]
-mod http3;
+#[path = "../../../crates/net/src/http3/mod.rs"]
+mod streams;
 
-use http3::{ControlStreams, H3Fault, MAX_FIELDS, Request, RequestReader, UniStream};
-use libfuzzer_sys::fuzz_target;
+use streams::{ControlStreams, H3Fault, MAX_FIELDS, Request, RequestReader, UniStream};
 
 const LONGEST: usize = 1000;
 
@@ -39,7 +35,7 @@ fn unidirectional(parts: &[&[u8]]) -> Result<bool, H3Fault> {
     Ok(true)
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let [kind, cut, bytes @ ..] = bytes else { return };
     let (first, second) = bytes.split_at(usize::from(*cut).min(bytes.len()));
     let bytewise: Vec<&[u8]> = bytes.chunks(1).collect();
@@ -56,4 +52,4 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok((uri, body)) = whole else { return };
     assert!(!uri.to_string().is_empty() && uri.to_string().len() <= MAX_FIELDS);
     assert!(body.is_none_or(|body| body.len() <= LONGEST));
-});
+}

@@ -3,10 +3,6 @@
 //!
 //! The key tag depends on all of the RDATA (RFC 4034 appendix B), so the REVOKE bit (RFC 5011) changes it.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
-use libfuzzer_sys::fuzz_target;
 use signer::key::pem::{self, PemFault};
 use signer::key::text::{PrivateText, PublicText};
 use signer::key::times::KeyTimes;
@@ -15,7 +11,7 @@ use signer::rollover::text::StateText;
 use wire::Name;
 use wire::rdata::view::SigAlgorithm;
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let lines = text.lines().count().max(1);
     match PrivateText::parse(text) {
@@ -45,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
         }
         Ok(key) => comes_back(ZoneKey::new(Name::ROOT, KeyRole::ZoneSigning, key, KeyTimes::default())),
     }
-});
+}
 
 fn comes_back(key: ZoneKey) {
     let private = key.private_text().expect("text");

@@ -3,16 +3,12 @@
 //! docs/CONFIGURATION.md: "Unknown keys are errors." And TOML 1.0: "A TOML file must be a valid UTF-8 encoded
 //! Unicode document": every reported position is in the text, at a character boundary.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use config::read_text;
 use config::report::{ConfigTexts, Diagnostic};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     // An include would read files of the machine.
     if text.contains("include") || text.contains("\\u") || text.contains("\\U") {
@@ -30,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
         read_text("nomen.toml", with_stranger, Path::new("/nonexistent")).is_err(),
         "an unknown key was taken"
     );
-});
+}
 
 fn places(sources: &ConfigTexts, faults: &[Diagnostic], text: &str) {
     let lines = text.lines().count() + 1;

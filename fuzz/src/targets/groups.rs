@@ -4,10 +4,6 @@
 //! docs/GROUPS.md: "A client is in the first group whose `from`, `interface` and `proto` it matches", and
 //! nomen "regards these options in queries from the networks of `client-ids-from` alone".
 
-#![no_main]
-#![forbid(unsafe_code)]
-
-use libfuzzer_sys::fuzz_target;
 use query_path::access::{AccessAction, AccessRule};
 use query_path::{ClientId, ClientIds, GroupClient, GroupMatcher, GroupRule};
 use transport::{Client, Transport};
@@ -15,12 +11,12 @@ use transport::{Client, Transport};
 /// Most rules of a matcher.
 const MAX_RULES: usize = 64;
 
-fuzz_target!(|data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     // Options that make the groups, and those of the query.
     let Some((len, data)) = data.split_first() else { return };
     let (of_groups, of_query) = data.split_at(data.len().min(usize::from(*len)));
     let groups: Vec<Vec<ClientId>> =
-        options(of_groups).iter().map(|option| named(option)).filter(|ids| !ids.is_empty()).collect();
+        options(of_groups).iter().map(named).filter(|ids| !ids.is_empty()).collect();
     let rules: Vec<GroupRule> = groups.iter().map(|ids| rule(ids.clone())).collect();
     let trusted = ["192.0.2.1/32".parse().expect("a network")];
     let Ok(matcher) = GroupMatcher::new(&rules, &trusted) else {
@@ -35,11 +31,11 @@ fuzz_target!(|data: &[u8]| {
         let ids = Some(ClientIds::of_bytes(of_query));
         matcher.first(GroupClient { client: &client, key: None, ids })
     };
-    let ids: Vec<ClientId> = options(of_query).iter().flat_map(|option| named(option)).collect();
+    let ids: Vec<ClientId> = options(of_query).iter().flat_map(named).collect();
     let expected = groups.iter().position(|group| group.iter().any(|id| ids.contains(id)));
     assert_eq!(first(1), expected, "{ids:?} of {groups:?}");
     assert_eq!(first(2), None, "the client is not trusted");
-});
+}
 
 /// A group of the clients that these options name, and of no address.
 fn rule(ids: Vec<ClientId>) -> GroupRule {
