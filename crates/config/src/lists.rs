@@ -64,7 +64,8 @@ keys! {
         /// PEM file of the CA certificates to trust for this URL, in place of those of the system.
         live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
         /// Syntax of the list: "hosts" (an address, then names), "domains" (one name per line), "adblock"
-        /// (`||name^`), or "auto": each line as it looks.
+        /// (`||name^`), "rpz" (a response policy zone), or "auto": a text that begins like a zone as one, of
+        /// others each line as it looks.
         live "format" format: ListFormat = ListFormat::Auto, example "hosts";
         /// Whether names of the list are blocked, or exempt from all lists ("allow").
         live "kind" kind: ListKind = ListKind::Block, example "allow";
@@ -74,6 +75,9 @@ keys! {
         /// Largest size of the file, or of what is fetched, compressed and decompressed. A larger one is
         /// refused.
         live "max-size" max_size: Size<1024, 4_294_967_296> = Size(268_435_456), example "64MiB";
+        /// Most lines of the list. A longer one is refused, before any rule of it is compiled: it would take
+        /// memory and CPU time for each line.
+        live "max-lines" max_lines: Int<usize, 1, 1_000_000_000> = Int(5_000_000), example 500_000;
     }
 }
 
@@ -96,6 +100,7 @@ impl Word for ListFormat {
         ("hosts", Self::Hosts),
         ("domains", Self::Domains),
         ("adblock", Self::Adblock),
+        ("rpz", Self::Rpz),
     ];
 }
 
@@ -149,6 +154,8 @@ pub struct ListConfig {
     pub answer: BlockAnswer,
     /// Largest size of the text in bytes.
     pub max_size: usize,
+    /// Most lines of the text.
+    pub max_lines: usize,
 }
 
 impl ListConfig {
@@ -174,7 +181,20 @@ impl ListConfig {
     /// Why it cannot be used.
     pub fn check(&self, text: io::Result<Vec<u8>>) -> Result<ListReport, String> {
         let text = text.map_err(|fault| reason(&fault))?;
+        self.check_lines(&text)?;
         policy::check_list(&text, self.format).map_err(|fault| fault.to_string())
+    }
+
+    /// Checks that a text has no more lines than it may have, which takes little of the time of reading it.
+    ///
+    /// # Errors
+    /// It has more.
+    pub fn check_lines(&self, text: &[u8]) -> Result<(), String> {
+        let lines = text.iter().filter(|byte| **byte == b'\n').count();
+        if lines > self.max_lines {
+            return Err(format!("{lines} lines, more than `max-lines` ({})", self.max_lines));
+        }
+        Ok(())
     }
 
     /// Returns the faults that a report has, each with its place.
@@ -202,6 +222,7 @@ impl PolicyList {
             exempts: *self.kind == ListKind::Allow,
             answer: self.answer.value.clone(),
             max_size: self.max_size.0,
+            max_lines: self.max_lines.0,
         })
     }
 }
@@ -356,11 +377,14 @@ mod tests {
             exempts: false,
             answer: BlockAnswer::NxDomain,
             max_size,
+            max_lines: 2,
         };
         let check = |max_size| list(max_size).check(list(max_size).file_text(&file));
         assert_eq!(check(100), Err("there is no such file".into()));
         fs::write(folder.path().join("list"), "a.example\nb.example\n").expect("written");
         assert_eq!(check(20).map(|report| report.rules), Ok(2));
         assert_eq!(check(19), Err("larger than `max-size` (19)".into()));
+        fs::write(folder.path().join("list"), "a.example\nb.example\nc.example\n").expect("written");
+        assert_eq!(check(100), Err("3 lines, more than `max-lines` (2)".into()));
     }
 }

@@ -23,4 +23,4 @@ pub use client::{FetchRequest, Fetched, MAX_REDIRECTS, Validators, fetch};
 pub use connection::{CONNECT_TIMEOUT, HostAddresses};
 pub use exchange::{ExchangeOptions, exchange};
 pub use fault::FetchFault;
-pub use store::{DocumentFault, DocumentStore, StoredDocument};
+pub use store::{DocumentFault, DocumentStore, StoredDocument, checksum};

@@ -182,6 +182,14 @@ fn line(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(&bytes[..at]).ok()?, &bytes[at + 1..]))
 }
 
+/// Returns the SHA-256 checksum of a text.
+pub fn checksum(text: &[u8]) -> [u8; 32] {
+    let mut sum = [0; 32];
+    let digest = digest(&SHA256, text);
+    sum.iter_mut().zip(digest.as_ref()).for_each(|(to, byte)| *to = *byte);
+    sum
+}
+
 /// Returns the line with the checksum of these parts.
 fn sum_of(parts: &[&[u8]]) -> String {
     let mut context = Context::new(&SHA256);

@@ -1,4 +1,4 @@
-//! Changes of single rules of response policy zones: the next snapshot shares the base of the one before.
+//! Changes of single rules: the next snapshot shares the base of the one before.
 //!
 //! A snapshot is a base, which was compiled as a whole, and an overlay. The overlay has all rules of each
 //! name about which rules have changed since, of all sources, so that a lookup that finds a name there needs
@@ -24,12 +24,12 @@ const SHARE: usize = 32;
 /// ... or this many.
 const FEW: usize = 1024;
 
-/// Changes of a snapshot's rules of response policy zones.
+/// Changes of a snapshot's rules of response policy zones and lists.
 pub struct RuleChanges<'r> {
-    from: &'r Rules,
+    pub(crate) from: &'r Rules,
     next: NextSets<'r>,
     answers: AnswerRules,
-    qnames: NameEdits,
+    pub(crate) qnames: NameEdits,
     ns_names: NameEdits,
     client_ips: PrefixEdits<'r>,
     ips: PrefixEdits<'r>,
@@ -45,6 +45,9 @@ pub enum NeedsBuild {
     UnknownFault,
     /// Too many rules have changed since all were compiled.
     Outgrown,
+    /// A list has other patterns, conditions or answers of its own, or exempts names and did not: these
+    /// change only when all rules are compiled.
+    OtherKinds,
 }
 
 /// The records of an owner in two versions of a zone; none where the version does not have the owner.
@@ -137,26 +140,38 @@ impl<'r> RuleChanges<'r> {
         had: bool,
         by: Option<Rule>,
     ) -> bool {
+        let place = self.from.base.keys.place(name.name());
+        let edits = if of_server { &mut self.ns_names } else { &mut self.qnames };
+        edits.depths.add(name.name());
+        let is_replaced = |rule: &Rule| {
+            (rule.source, rule.reach) == (source, name.reach) && matches!(rule.effect, RuleEffect::Rpz(_))
+        };
+        self.replace_at(of_server, place, is_replaced, by) == usize::from(had)
+    }
+
+    /// Replaces rules of a name, or of a name server with `of_server`. Returns the number of replaced rules.
+    pub(crate) fn replace_at(
+        &mut self,
+        of_server: bool,
+        place: NamePlace,
+        is_replaced: impl Fn(&Rule) -> bool,
+        by: impl IntoIterator<Item = Rule>,
+    ) -> usize {
         let RuleChanges { from, next, qnames, ns_names, .. } = self;
         let (base, old) = (&*from.base, from.overlay.as_deref());
         let (edits, table) = if of_server { (ns_names, &base.ns_names) } else { (qnames, &base.qnames) };
         let over = old.map(|old| if of_server { &old.ns_names } else { &old.qnames });
-        let place = base.keys.place(name.name());
         let current = || match over.and_then(|over| over.table.at(place)).zip(old) {
             Some((set, old)) => old.sets.rules(set).iter().map(|rule| next.carry(rule)).collect(),
             None => table.at(place).map_or(Vec::new(), |set| base.sets.rules(set).to_vec()),
         };
-        edits.depths.add(name.name());
         let rules = edits.edits.entry(place).or_insert_with(current);
-        let is_replaced = |rule: &Rule| {
-            (rule.source, rule.reach) == (source, name.reach) && matches!(rule.effect, RuleEffect::Rpz(_))
-        };
         let (before, count) = (rules.len(), rules.iter().filter(|rule| is_replaced(rule)).count());
         rules.retain(|rule| !is_replaced(rule));
         rules.extend(by);
         rules.sort_unstable();
         edits.len = (edits.len + usize::from(!rules.is_empty())).saturating_sub(usize::from(before > 0));
-        count == usize::from(had)
+        count
     }
 
     /// Compiles the snapshot with the changes.
@@ -225,9 +240,9 @@ impl<'r> NextSets<'r> {
 }
 
 /// The names of a table about which rules change, with all their rules.
-struct NameEdits {
+pub(crate) struct NameEdits {
     edits: BTreeMap<NamePlace, Vec<Rule>>,
-    depths: Depths,
+    pub(crate) depths: Depths,
     /// Number of names that have rules, with those of the base.
     len: usize,
 }

@@ -150,6 +150,17 @@ impl Conditions {
         self.all.get((of.0 as usize).checked_sub(1)?)
     }
 
+    /// Returns sealed conditions that can be numbered again. Those here have the same numbers.
+    pub(crate) fn reopened(&self) -> Self {
+        let numbers = (1..).zip(&self.all).map(|(number, one)| (one.clone(), ConditionId(number)));
+        Conditions { all: self.all.clone(), numbers: numbers.collect() }
+    }
+
+    /// Whether there is a condition of this number.
+    pub(crate) fn has(&self, of: ConditionId) -> bool {
+        of == ConditionId::NONE || self.get(of).is_some()
+    }
+
     /// Returns the number of a condition in its normal form.
     pub(crate) fn number(&mut self, condition: &Condition) -> ConditionId {
         if *condition == Condition::default() {

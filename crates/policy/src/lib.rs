@@ -13,10 +13,12 @@
 //! | `patterns` | patterns of names: wildcards, regular expressions |
 //! | `pattern_table` | which rules a name has by patterns |
 //! | `adblock` | rules in adblock syntax: exception mark, pattern, modifiers |
-//! | `list` | block and allow lists as text: hosts files, domains, adblock syntax |
+//! | `zone_text` | the text of a response policy zone as a list |
+//! | `list` | block and allow lists as text: hosts files, domains, adblock syntax, response policy zones |
 //! | `safe_search` | names of search engines, and their names without adult content |
 //! | `rules` | the rules of all sources in one snapshot, and the rule that decides a query |
-//! | `changes` | the next snapshot, if few rules of response policy zones differ |
+//! | `changes` | the next snapshot, if few rules differ |
+//! | `list_changes` | which rules of a list differ from those of a new text |
 //!
 //! A module uses only those above it.
 //!
@@ -32,8 +34,8 @@
 //! # Changes
 //!
 //! A snapshot is a *base*, which is compiled as a whole, and maybe an *overlay*: the rules in place of
-//! those of the base, for names and prefixes about which rules of response policy zones have changed since.
-//! The next snapshot shares the base. Lists and patterns change with the base only. Without an overlay a
+//! those of the base, for names and prefixes about which rules have changed since. The next snapshot shares
+//! the base. Patterns, conditions and answers of lists change with the base only. Without an overlay a
 //! query pays a branch for each table; with one, a second lookup for each label of its name in a small
 //! table: 30 ns instead of 13 for a name of three labels (`examples/overlay.rs`).
 //!
@@ -57,6 +59,7 @@ mod adblock;
 mod changes;
 mod conditions;
 mod list;
+mod list_changes;
 mod local_data;
 mod names;
 mod pattern_table;
@@ -68,6 +71,7 @@ mod rpz;
 mod rule;
 mod rules;
 mod safe_search;
+mod zone_text;
 
 pub use adblock::ModifierFault;
 pub use changes::{ChangedOwner, NeedsBuild, RuleChanges};
@@ -80,3 +84,4 @@ pub use rewrites::{MAX_REWRITES, RewriteFault, Rewrites};
 pub use rpz::{OwnerFault, RpzReport, SkippedRecord};
 pub use rule::{MAX_FAULTS, RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
 pub use rules::{AnswerSources, Decision, Match, RuleBuilder, Rules, TriggerKind};
+pub use zone_text::ZoneTextFault;

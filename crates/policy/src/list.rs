@@ -1,4 +1,4 @@
-//! Block and allow lists as text: hosts files, domains, adblock syntax.
+//! Block and allow lists as text: hosts files, domains, adblock syntax, response policy zones.
 //!
 //! | format | lines |
 //! |---|---|
@@ -6,19 +6,25 @@
 //! | domains | a name, which covers itself; `*.name` or `.name`, which cover all names below, too |
 //! | adblock | <code>&#124;&#124;name^</code>, which covers the name and all below; patterns; regular expressions between slashes; `@@` before them exempts; modifiers after `$` |
 //!
-//! [`ListFormat::Auto`] takes the lines of all three. Comments begin with `#` or `!`. A line that cannot be
+//! | RPZ | records of a response policy zone ([`zone_text`](crate::zone_text)) |
+//!
+//! [`ListFormat::Auto`] takes a text that begins like a zone as one, and else the lines of all others.
+//! Comments begin with `#` or `!`. A line that cannot be
 //! used is skipped and counted, and the first such lines are reported with their place.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 
 use wire::{LowerName, LowerNameBuf, Name, NameBuf};
 
 use crate::adblock::{self, Adblock, MaskText, ModifierFault};
 use crate::conditions::{Choice, Condition};
+use crate::local_data::Rewriting;
 use crate::patterns::{Mask, NamePatternFault, Pattern, PatternRoom, Regex};
 use crate::rewrites::RewriteText;
 use crate::rule::{MAX_FAULTS, RuleEffect, RuleReach};
+use crate::zone_text::{self, ZoneRule, ZoneText, ZoneTextFault};
 
 /// Most bytes of a line.
 const MAX_LINE: usize = 4096;
@@ -48,6 +54,8 @@ pub enum ListFormat {
     Domains,
     /// Adblock syntax.
     Adblock,
+    /// A response policy zone.
+    Rpz,
 }
 
 /// Why a line is no rule.
@@ -65,6 +73,8 @@ pub enum LineFault {
     Pattern(NamePatternFault),
     /// A modifier that cannot be used.
     Modifier(ModifierFault),
+    /// A record of a response policy zone that is no rule of a list.
+    Zone(ZoneTextFault),
 }
 
 impl fmt::Display for LineFault {
@@ -78,6 +88,7 @@ impl fmt::Display for LineFault {
             Self::NoName => "no name after the address",
             Self::Pattern(fault) => return fault.fmt(f),
             Self::Modifier(fault) => return fault.fmt(f),
+            Self::Zone(fault) => return fault.fmt(f),
         };
         f.write_str(text)
     }
@@ -93,6 +104,12 @@ impl From<NamePatternFault> for LineFault {
 impl From<ModifierFault> for LineFault {
     fn from(fault: ModifierFault) -> Self {
         LineFault::Modifier(fault)
+    }
+}
+
+impl From<ZoneTextFault> for LineFault {
+    fn from(fault: ZoneTextFault) -> Self {
+        LineFault::Zone(fault)
     }
 }
 
@@ -143,6 +160,32 @@ pub(crate) struct ListRule<'n> {
     /// The answer of its own.
     pub(crate) rewrite: Option<&'n RewriteText>,
     pub(crate) condition: &'n Condition,
+    /// Whether it belongs to the rule before, and is not counted.
+    pub(crate) is_second: bool,
+}
+
+impl ListRule<'_> {
+    /// Returns the effect in a list that exempts names or does not. `number` returns the number of an answer
+    /// of its own; `None` for all answers.
+    pub(crate) fn effect_in(
+        &self,
+        exempts: bool,
+        number: impl FnOnce(&RewriteText) -> Option<Rewriting>,
+    ) -> RuleEffect {
+        match (self.rewrite.map(number), self.effect) {
+            (Some(Some(to)), RuleEffect::Block { important }) if !exempts => {
+                RuleEffect::Rewrite { to, important }
+            }
+            (Some(of), RuleEffect::Block { important } | RuleEffect::Allow { important }) => {
+                RuleEffect::KeepAnswer { of, important }
+            }
+            (_, RuleEffect::Block { important }) if exempts => RuleEffect::Allow { important },
+            (_, RuleEffect::Disable { important, .. }) if exempts => {
+                RuleEffect::Disable { exempts, important }
+            }
+            (_, effect) => effect,
+        }
+    }
 }
 
 /// What a rule of a list is about.
@@ -155,8 +198,9 @@ pub(crate) enum Covered<'n> {
 /// The default effect of a rule.
 const BLOCK: RuleEffect = RuleEffect::Block { important: false };
 
-/// Reads a list, and calls `each` with every rule. Takes the memory of its patterns from `room`; without one,
-/// no regular expression is compiled, and a list is read again with little work.
+/// Reads a list, and calls `each` with every rule until it breaks; the report is then of the lines so far.
+/// Takes the memory of its patterns from `room`; without one, no regular expression is compiled, and a list
+/// is read again with little work.
 ///
 /// # Errors
 /// The text is not a list.
@@ -164,28 +208,39 @@ pub(crate) fn read(
     text: &[u8],
     format: ListFormat,
     room: Option<&mut PatternRoom>,
-    mut each: impl FnMut(ListRule<'_>),
+    mut each: impl FnMut(ListRule<'_>) -> ControlFlow<()>,
 ) -> Result<ListReport, ListFault> {
     let mut report = ListReport::default();
-    let mut reader = LineReader { format, number: 0, name: LowerNameBuf::ROOT, room };
+    let mut flow = ControlFlow::Continue(());
     // Some lists begin with a byte order mark.
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let is_zone = format == ListFormat::Rpz || format == ListFormat::Auto && zone_text::is_zone(text);
+    let zone = is_zone.then(ZoneText::new);
+    let mut reader = LineReader { format, number: 0, name: LowerNameBuf::ROOT, room, zone };
     let mut is_empty = true;
     for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-        let line = line.trim_ascii();
+        // A record without an owner begins with a space.
+        let line = if is_zone { line.trim_ascii_end() } else { line.trim_ascii() };
         is_empty &= line.is_empty();
-        reader.number = number;
+        if reader.zone.as_ref().is_none_or(|zone| !zone.is_open()) {
+            reader.number = number;
+        }
         let outcome = reader.line(line, |rule| {
-            report.rules += 1;
-            each(rule);
+            report.rules += usize::from(!rule.is_second);
+            if flow.is_continue() {
+                flow = each(rule);
+            }
         });
+        if flow.is_break() {
+            return Ok(report);
+        }
         match outcome {
             Ok(Line::Used) => {}
             Ok(Line::Ignored) => report.ignored += 1,
             Err(fault) => {
                 report.faults += 1;
                 if report.first.len() < MAX_FAULTS {
-                    report.first.push((number, fault));
+                    report.first.push((reader.number, fault));
                 }
             }
         }
@@ -202,20 +257,26 @@ pub(crate) fn read(
 /// # Errors
 /// The text is not a list.
 pub fn check_list(text: &[u8], format: ListFormat) -> Result<ListReport, ListFault> {
-    read(text, format, Some(&mut PatternRoom::default()), |_| {})
+    read(text, format, Some(&mut PatternRoom::default()), |_| ControlFlow::Continue(()))
 }
 
 /// Returns the first line of a list with a rule for this name, or if there is none with a pattern that it
 /// matches: its number, from 1 on.
 pub fn line_of(text: &[u8], format: ListFormat, name: LowerName<'_>) -> Option<usize> {
     let (mut named, mut matched) = (None, None);
-    let find = |rule: ListRule<'_>| match rule.covered {
-        _ if matches!(rule.effect, RuleEffect::Disable { .. }) => {}
-        Covered::Name(of) if named.is_none() && of == name => named = Some(rule.line),
-        Covered::Pattern(pattern) if named.or(matched).is_none() && pattern.matches(name) => {
-            matched = Some(rule.line);
+    let find = |rule: ListRule<'_>| {
+        match rule.covered {
+            _ if matches!(rule.effect, RuleEffect::Disable { .. }) => {}
+            Covered::Name(of) if of == name => {
+                named = Some(rule.line);
+                return ControlFlow::Break(());
+            }
+            Covered::Pattern(pattern) if matched.is_none() && pattern.matches(name) => {
+                matched = Some(rule.line);
+            }
+            _ => {}
         }
-        _ => {}
+        ControlFlow::Continue(())
     };
     // `read` calls `find` also for a text that it rejects at the end.
     let _ = read(text, format, None, find);
@@ -240,6 +301,8 @@ struct LineReader<'r> {
     name: LowerNameBuf,
     /// The memory that patterns may still take.
     room: Option<&'r mut PatternRoom>,
+    /// The state of a response policy zone, if the list is one.
+    zone: Option<ZoneText>,
 }
 
 /// The condition of rules without one.
@@ -252,6 +315,9 @@ const ALWAYS: &Condition = &Condition {
 
 impl LineReader<'_> {
     fn line(&mut self, line: &[u8], each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        if self.zone.is_some() {
+            return self.record(line, each);
+        }
         match line {
             [] | [b'#' | b'!', ..] => return Ok(Line::Used),
             [b'[', .., b']'] if self.format != ListFormat::Hosts => return Ok(Line::Used),
@@ -259,6 +325,7 @@ impl LineReader<'_> {
             _ => {}
         }
         match self.format {
+            ListFormat::Rpz => self.record(line, each),
             ListFormat::Hosts => self.hosts(line, each),
             ListFormat::Domains => self.domain(line, each),
             ListFormat::Adblock => self.adblock(line, each),
@@ -277,6 +344,33 @@ impl LineReader<'_> {
                 }
             }
         }
+    }
+
+    /// Reads a line of a response policy zone.
+    fn record(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        let Some(zone) = &mut self.zone else { return Ok(Line::Used) };
+        let Some((trigger, rule)) = zone.line(text)? else { return Ok(Line::Used) };
+        let (covered, reach) = (Covered::Name(trigger.name()), trigger.reach);
+        let (line, condition) = (self.number, ALWAYS);
+        let mut each = |effect, rewrite, is_second| {
+            each(ListRule { line, covered, reach, effect, rewrite, condition, is_second });
+        };
+        let allow = RuleEffect::Allow { important: false };
+        match &rule {
+            ZoneRule::Block => each(BLOCK, None, false),
+            // The answer is for query names, and the block for targets of aliases.
+            ZoneRule::NoData => {
+                each(BLOCK, None, false);
+                each(BLOCK, Some(&zone_text::NO_DATA), true);
+            }
+            // Answers come before exceptions: they need one of their own.
+            ZoneRule::Passthru => {
+                each(allow, None, false);
+                each(allow, Some(&RewriteText::All), true);
+            }
+            ZoneRule::Answer(record) => each(BLOCK, Some(record), false),
+        }
+        Ok(Line::Used)
     }
 
     fn hosts(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
@@ -303,6 +397,7 @@ impl LineReader<'_> {
                     effect: BLOCK,
                     rewrite: None,
                     condition: ALWAYS,
+                    is_second: false,
                 }),
                 Err(fault) => outcome = Err(fault),
             }
@@ -317,7 +412,8 @@ impl LineReader<'_> {
         }
         let (name, reach) = self.domain_name(word)?;
         let (covered, effect, condition) = (Covered::Name(name), BLOCK, ALWAYS);
-        each(ListRule { line, covered, reach, effect, rewrite: None, condition });
+        let is_second = false;
+        each(ListRule { line, covered, reach, effect, rewrite: None, condition, is_second });
         Ok(Line::Used)
     }
 
@@ -358,7 +454,10 @@ impl LineReader<'_> {
             (false, false) => RuleEffect::Block { important },
         };
         let (line, condition, rewrite) = (self.number, &modifiers.condition, modifiers.rewrite.as_ref());
-        let mut each = |covered, reach| each(ListRule { line, covered, reach, effect, rewrite, condition });
+        let mut each = |covered, reach| {
+            let is_second = false;
+            each(ListRule { line, covered, reach, effect, rewrite, condition, is_second });
+        };
         let mask = match mask {
             MaskText::Regex(regex) => {
                 let pattern = Pattern::Regex(Regex::read(regex, self.room.as_deref_mut())?);
@@ -446,6 +545,7 @@ mod tests {
                     Covered::Pattern(pattern) => format!("{pattern:?}"),
                 };
                 rules.push((covered, reach, effect));
+                ControlFlow::Continue(())
             });
         (rules, report)
     }
@@ -685,6 +785,7 @@ mod tests {
                         if let Covered::Name(name) = rule.covered {
                             assert!(LowerName::new(Name::from_wire(name.as_wire()).expect("a name")).is_ok());
                         }
+                        ControlFlow::Continue(())
                     });
                     if let Ok(report) = report {
                         assert_eq!(report.rules, rules);

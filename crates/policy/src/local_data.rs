@@ -74,6 +74,15 @@ impl LocalDataTable {
         LocalDataTable { first: other.end(), ..LocalDataTable::default() }
     }
 
+    /// Returns a sealed table whose data can be numbered again. Those here have the same numbers.
+    pub(crate) fn reopened(&self) -> Self {
+        let mut table = LocalDataTable { first: self.first, ..LocalDataTable::default() };
+        for data in &self.all {
+            table.number(&data.records().collect::<Vec<_>>());
+        }
+        table
+    }
+
     /// The number after the last one.
     fn end(&self) -> u32 {
         // Data take more bytes than their number counts: memory ends before the numbers do.

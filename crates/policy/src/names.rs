@@ -106,6 +106,21 @@ impl NameEntries {
 pub(crate) struct Depths(u128);
 
 impl Depths {
+    /// Adds those of `others`.
+    pub(crate) fn include(&mut self, others: Depths) {
+        self.0 |= others.0;
+    }
+
+    /// Returns the number of labels of a name, as it is counted here.
+    pub(crate) fn depth_of(name: LowerName<'_>) -> u8 {
+        depth(name.label_count()) as u8
+    }
+
+    /// Adds a number of labels.
+    pub(crate) fn add_depth(&mut self, depth: u8) {
+        self.0 |= 1 << depth.min(127);
+    }
+
     /// Adds the number of labels of a name.
     pub(crate) fn add(&mut self, name: LowerName<'_>) {
         self.0 |= 1 << depth(name.label_count());
@@ -186,17 +201,32 @@ impl NameTable {
 
     /// Returns the rules of the name with these hashes.
     pub(crate) fn at(&self, place: NamePlace) -> Option<SetId> {
+        self.found_at(place).map(|(_, set)| set)
+    }
+
+    /// Returns the position of the name with these hashes in [`iter`](Self::iter), and its rules.
+    #[inline]
+    pub(crate) fn found_at(&self, place: NamePlace) -> Option<(usize, SetId)> {
         let bucket = bucket(place.hash, self.starts.len().checked_sub(1)?);
         let [start, end] = [self.starts.get(bucket)?, self.starts.get(bucket + 1)?].map(|at| *at as usize);
         let entries = self.entries.get(start..end)?;
-        entries.iter().find(|entry| entry.place() == place).map(|entry| entry.set)
+        let (at, entry) = entries.iter().enumerate().find(|(_, entry)| entry.place() == place)?;
+        Some((start + at, entry.set))
     }
 
-    /// Calls `each` with the rules of every name; adds those that it returns to `to`.
-    pub(crate) fn copy(&self, to: &mut NameEntries, mut each: impl FnMut(SetId) -> Option<SetId>) {
+    /// Calls `each` with the rules of every name that is not in `except`; adds those that it returns to `to`.
+    pub(crate) fn copy(
+        &self,
+        to: &mut NameEntries,
+        except: Option<&NameTable>,
+        mut each: impl FnMut(SetId) -> Option<SetId>,
+    ) {
         to.depths |= self.depths;
-        to.entries
-            .extend(self.entries.iter().filter_map(|entry| Some(Entry { set: each(entry.set)?, ..*entry })));
+        let is_left_out = |entry: &Entry| except.is_some_and(|except| except.at(entry.place()).is_some());
+        to.entries.extend(self.entries.iter().filter_map(|entry| {
+            let set = each(entry.set)?;
+            (!is_left_out(entry)).then_some(Entry { set, ..*entry })
+        }));
     }
 
     /// Calls `each` with every suffix of a name that has rules, the longest first: the number of labels

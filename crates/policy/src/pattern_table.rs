@@ -99,6 +99,11 @@ impl PatternTable {
         literals + regexes + self.entries.iter().map(|(pattern, _)| pattern.own_bytes()).sum::<usize>()
     }
 
+    /// All patterns and their rules.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Pattern, SetId)> {
+        self.entries.iter()
+    }
+
     /// Calls `each` with the rules of every pattern; adds those that it returns to `to`.
     pub(crate) fn copy(
         &self,

@@ -240,6 +240,11 @@ impl RuleSets {
         number
     }
 
+    /// All sets, in the order of their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &[Rule]> {
+        self.sets.iter().map(|rules| &**rules)
+    }
+
     /// Whether any rule has an effect.
     pub(crate) fn any(&self, has: impl Fn(&RuleEffect) -> bool) -> bool {
         self.sets.iter().flatten().any(|rule| has(&rule.effect))

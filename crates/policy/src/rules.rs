@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use wire::hash::HashedName;
@@ -130,20 +131,7 @@ impl RuleBuilder {
         // Most rules of a list differ only in their names.
         let mut last: Option<(Rule, SetId)> = None;
         let report = list::read(text, format, Some(&mut room), |rule| {
-            let rewrite = rule.rewrite.map(|rewrite| rewrite.number(data));
-            let effect = match (rewrite, rule.effect) {
-                (Some(Some(to)), RuleEffect::Block { important }) if !exempts => {
-                    RuleEffect::Rewrite { to, important }
-                }
-                (Some(of), RuleEffect::Block { important } | RuleEffect::Allow { important }) => {
-                    RuleEffect::KeepAnswer { of, important }
-                }
-                (_, RuleEffect::Block { important }) if exempts => RuleEffect::Allow { important },
-                (_, RuleEffect::Disable { important, .. }) if exempts => {
-                    RuleEffect::Disable { exempts, important }
-                }
-                (_, effect) => effect,
-            };
+            let effect = rule.effect_in(exempts, |rewrite| rewrite.number(data));
             let condition = conditions.number(rule.condition);
             let own = Rule { source, reach: rule.reach, effect, prefix_len: 0, condition };
             let set = match last {
@@ -155,6 +143,7 @@ impl RuleBuilder {
                 Covered::Name(name) => entries.push(keys, name, set),
                 Covered::Pattern(pattern) => own_patterns.push((pattern.clone(), set)),
             }
+            ControlFlow::Continue(())
         })?;
         qnames.append(entries);
         patterns.extend(own_patterns);
@@ -167,29 +156,31 @@ impl RuleBuilder {
 
     /// Adds the rules of a list that an earlier snapshot has as the source `as_source`.
     pub fn keep(&mut self, source: SourceId, of: &Rules, as_source: SourceId) {
-        // The rules of lists change only with the base.
-        let of = &*of.base;
+        let (of, over) = (&*of.base, of.overlay.as_deref());
         if of.exempting.contains(as_source) {
             self.exempting = self.exempting.with(source);
         }
         let RuleBuilder { sets, data, conditions, qnames, patterns, room, .. } = self;
         let mut kept: HashMap<SetId, Option<SetId>> = HashMap::new();
-        let mut own_rules = |set| {
-            *kept.entry(set).or_insert_with(|| {
-                let own = of.sets.rules(set).iter().filter(|rule| rule.source == as_source);
-                let mut own: Vec<Rule> = own
-                    .map(|rule| {
-                        let condition = conditions.take_over(&of.conditions, rule.condition);
-                        let effect = taken_over(rule.effect, &of.data, data);
-                        Rule { source, condition, effect, ..*rule }
-                    })
-                    .collect();
-                own.sort_unstable();
-                (!own.is_empty()).then(|| sets.number(&own))
-            })
+        // Rules of lists in an overlay have conditions and answers of the base.
+        let mut own_rules = |rules: &[Rule]| {
+            let own = rules.iter().filter(|rule| rule.source == as_source);
+            let mut own: Vec<Rule> = own
+                .map(|rule| {
+                    let condition = conditions.take_over(&of.conditions, rule.condition);
+                    let effect = taken_over(rule.effect, &of.data, data);
+                    Rule { source, condition, effect, ..*rule }
+                })
+                .collect();
+            own.sort_unstable();
+            (!own.is_empty()).then(|| sets.number(&own))
         };
-        of.qnames.copy(qnames, &mut own_rules);
-        of.patterns.copy(patterns, room, own_rules);
+        let mut of_base = |set| *kept.entry(set).or_insert_with(|| own_rules(of.sets.rules(set)));
+        of.qnames.copy(qnames, over.map(|over| &over.qnames.table), &mut of_base);
+        of.patterns.copy(patterns, room, of_base);
+        if let Some(over) = over {
+            over.qnames.table.copy(qnames, None, |set| own_rules(over.sets.rules(set)));
+        }
     }
 
     /// Compiles the rules.
@@ -239,7 +230,7 @@ impl RuleBuilder {
 }
 
 /// Returns the effect of a rule of an earlier snapshot with the data here.
-fn taken_over(effect: RuleEffect, from: &LocalDataTable, to: &mut LocalDataTable) -> RuleEffect {
+pub(crate) fn taken_over(effect: RuleEffect, from: &LocalDataTable, to: &mut LocalDataTable) -> RuleEffect {
     let mut own = |rewriting| match rewriting {
         Rewriting::Code(_) => rewriting,
         Rewriting::Record(data) => {
@@ -331,14 +322,14 @@ pub(crate) struct Base {
     pub(crate) sets: RuleSets,
     pub(crate) data: LocalDataTable,
     /// The lists that only exempt.
-    exempting: SourceMask,
-    conditions: Conditions,
+    pub(crate) exempting: SourceMask,
+    pub(crate) conditions: Conditions,
     /// Whether any condition is about clients.
     are_about_clients: bool,
     /// Whether any rule of a list has an answer of its own.
     rewrites: bool,
     pub(crate) qnames: NameTable,
-    patterns: PatternTable,
+    pub(crate) patterns: PatternTable,
     pub(crate) ns_names: NameTable,
     pub(crate) client_ips: PrefixTable,
     pub(crate) ips: PrefixTable,

@@ -139,6 +139,12 @@ impl PolicyRules {
         PolicyRules { rules, zones: zones.into(), ..self.clone() }
     }
 
+    /// Returns these rules after a change of some lists, with all settings that they had.
+    #[must_use]
+    pub fn with_rules(&self, rules: Rules) -> Self {
+        PolicyRules { rules, ..self.clone() }
+    }
+
     /// The response policy zones.
     pub fn zones(&self) -> &[PolicyZone] {
         &self.zones

@@ -6,13 +6,14 @@
 use std::net::IpAddr;
 
 use policy::{
-    ListFormat, NameKeys, PolicyQuery, PolicyRecord, RpzReport, RuleBuilder, SourceId, SourceMask, line_of,
+    ListFormat, NameKeys, PolicyQuery, PolicyRecord, RpzReport, RuleBuilder, RuleChanges, SourceId,
+    SourceMask, line_of,
 };
 use wire::hash::{HashKey, HashedName};
 use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
-const FORMATS: [ListFormat; 4] =
-    [ListFormat::Auto, ListFormat::Hosts, ListFormat::Domains, ListFormat::Adblock];
+const FORMATS: [ListFormat; 5] =
+    [ListFormat::Auto, ListFormat::Hosts, ListFormat::Domains, ListFormat::Adblock, ListFormat::Rpz];
 /// The apex `rpz.`
 const APEX: &[u8] = b"\x03rpz\0";
 
@@ -26,8 +27,8 @@ pub(crate) fn run(data: &[u8]) {
     let key = HashKey::new([1, 2, 3]);
     let keys = NameKeys::new(key);
     let mut builder = RuleBuilder::new(keys);
-    let format = FORMATS[usize::from(first % 4)];
-    let listed = builder.list(SourceId(0), format, text, first & 4 != 0);
+    let (format, exempts) = (FORMATS[usize::from(first % 5)], first & 128 != 0);
+    let listed = builder.list(SourceId(0), format, text, exempts);
 
     // The same bytes as owner names below the apex, each with a CNAME.
     let names: Vec<NameBuf> = text
@@ -50,6 +51,17 @@ pub(crate) fn run(data: &[u8]) {
     let mut again = RuleBuilder::new(keys);
     again.keep(SourceId(0), &rules, SourceId(0));
     let kept = again.build();
+    // What changes when half of the text is read, and then all of it, is as if it were compiled.
+    let half = text.get(..text.len() / 2).unwrap_or_default();
+    let mut builder = RuleBuilder::new(keys);
+    let half = builder.list(SourceId(0), format, half, exempts);
+    let base = builder.build();
+    let next = || {
+        let mut changes = RuleChanges::new(&base);
+        let is_taken = matches!(changes.list(SourceId(0), format, text, exempts), Ok(Ok(_)));
+        is_taken.then(|| changes.finish().expect("few names"))
+    };
+    let changed = half.ok().and_then(|_| next()).unwrap_or_else(|| kept.clone());
     let mut hashed = HashedName::new();
     for line in text.split(|byte| *byte == b'\n').take(64) {
         let Ok(name) = NameBuf::from_text(line, Some(Name::ROOT)) else { continue };
@@ -60,6 +72,8 @@ pub(crate) fn run(data: &[u8]) {
         let kept = kept.of_query(&query, &SourceMask::ALL).list;
         let effect = |found: policy::Match| found.rule.effect;
         assert_eq!(kept.map(effect), decision.list.map(effect), "{name}");
+        let changed = changed.of_query(&query, &SourceMask::ALL).list;
+        assert_eq!(changed.map(effect), decision.list.map(effect), "{name}");
         let Some(found) = decision.list else { continue };
         assert!(listed.is_ok(), "a list that is refused has no rule");
         assert!(line_of(text, format, hashed.suffix(found.skip)).is_some(), "{name}: a line has the rule");

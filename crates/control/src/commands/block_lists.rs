@@ -27,7 +27,7 @@ use telemetry::policy_top::TopBy;
 
 /// Returns the state of every response policy zone, then of every list.
 pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
-    let one = |(ListStatus { config, report, read, fault, fetches }, blocked): (ListStatus, u64)| {
+    let one = |(ListStatus { config, report, read, fault, fetches, .. }, blocked): (ListStatus, u64)| {
         let (file, url) = match &config.source {
             ListSource::File(file) => (Some(file.display().to_string()), None),
             ListSource::Url(fetching) => (None, Some(fetching.url.as_str())),

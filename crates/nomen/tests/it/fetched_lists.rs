@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::TempDir;
 
+use crate::hostile::peak;
 use crate::metrics::http;
 use crate::support::{APEX, Server, eventually, free_address, run, text, written};
 
@@ -269,7 +270,7 @@ fn a_damaged_stored_list_is_not_used() {
 #[test]
 fn a_refresh_takes_good_lists_alone() {
     let lists = ListServer::start("ads.example\n");
-    let server = start(&lists.url(), "max-size = 2000\n");
+    let server = start(&lists.url(), "max-size = 2000\nmax-lines = 3\n");
     wait_until_blocked(&server, "ads.example");
     assert_eq!(
         refresh(&server),
@@ -287,6 +288,7 @@ fn a_refresh_takes_good_lists_alone() {
     for (status, body, words) in [
         ("200 OK", "<!DOCTYPE html>\n<html>\n<h1>Sorry</h1>\n", "not a list"),
         ("200 OK", &"x".repeat(2001), "larger than the limit of 2000 bytes"),
+        ("200 OK", "a.a\nb.b\nc.c\nd.d\n", "4 lines, more than `max-lines` (3)"),
         ("200 OK", "", "the list is empty"),
         ("404 Not Found", "none.example\n", "404 Not Found"),
     ] {
@@ -302,8 +304,65 @@ fn a_refresh_takes_good_lists_alone() {
     assert!(text(&server.ctl(&["policy", "refresh", "no"]).stderr).contains("there is no list no"));
     let url = lists.url();
     drop(lists);
-    let server = start_in(server.stop(), &url, "max-size = 2000\n");
+    let server = start_in(server.stop(), &url, "max-size = 2000\nmax-lines = 3\n");
     assert!(is_blocked(&server, "more.example"), "and on disk");
+}
+
+/// A server of lists that has ten million names costs the text of the list, and no more. Long tests
+/// (`NOMEN_LONG_TESTS`) have so many, others a thousand.
+#[test]
+fn a_list_of_very_many_lines_is_refused_and_the_last_good_version_stays() {
+    let is_long = std::env::var_os("NOMEN_LONG_TESTS").is_some_and(|long| !long.is_empty());
+    let (lines, most) = if is_long { (10_000_000, 5_000_000) } else { (1000, 999) };
+    let lists = ListServer::start("ads.example\n");
+    let keys = if is_long { String::new() } else { format!("max-lines = {most}\n") };
+    let server = start(&lists.url(), &keys);
+    wait_until_blocked(&server, "ads.example");
+    let before = peak(&server);
+    lists.set("200 OK", &(0..lines).map(|n| format!("{n}.b.b\n")).collect::<String>());
+    let (code, outcome) = refresh(&server);
+    assert_eq!((code, &outcome["result"]), (Some(1), &"failed".into()), "{outcome}");
+    let fault = outcome["fault"].as_str().expect("a fault");
+    assert_eq!(fault, format!("{lines} lines, more than `max-lines` ({most})"));
+    assert!(is_blocked(&server, "ads.example") && !is_blocked(&server, "1.b.b"), "the last good version");
+    // The text has 13 bytes a line; a table of names would take 17 more, and its making 16.
+    assert!(peak(&server) < before + 2 * 13 * lines + (32 << 20), "{} {before}", peak(&server));
+}
+
+/// A refresh used to compile the rules of all lists again, whatever it found.
+#[test]
+fn a_refresh_compiles_no_list_that_has_not_changed() {
+    let lists = ListServer::start("ads.example\n");
+    let zone =
+        "$TTL 300\n@ SOA a. b. 1 2 3 4 5\n NS a.\n*.zone.example CNAME . ; below\nfine.example CNAME *.\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("zone.txt"), zone).expect("written");
+    let more = "[[policy.list]]\nname = \"zone\"\nfile = \"zone.txt\"\n";
+    let server = start_in(folder, &lists.url(), more);
+    wait_until_blocked(&server, "ads.example");
+    assert!(is_blocked(&server, "x.zone.example") && !is_blocked(&server, "zone.example"));
+    assert!(server.query(&["fine.example"]).contains("status: NOERROR"));
+    let count = |words: &str| server.log().matches(words).count();
+    let counts = || (count("policy rules are compiled"), count("policy rules are changed"));
+    let (compiled, changed) = counts();
+    let result = |list: &str| server.ctl_json(&["policy", "refresh", list])["lists"][0]["result"].clone();
+    // 304, the file as it was, and the same text as another file.
+    assert_eq!((result("ads"), result("zone")), ("unchanged".into(), "unchanged".into()));
+    fs::remove_file(server.path("zone.txt")).expect("removed");
+    server.write("zone.txt", zone);
+    assert_eq!(result("zone"), "unchanged");
+    server.write("zone.txt", zone);
+    server.reload();
+    assert_eq!(counts(), (compiled, changed), "{}", server.log());
+    // What changes in one list compiles no rules of others.
+    server.write("zone.txt", &zone.replace("*.zone", "other"));
+    server.reload();
+    assert!(is_blocked(&server, "other.example") && !is_blocked(&server, "x.zone.example"));
+    lists.set("200 OK", "late.example\nads2.example\n");
+    assert_eq!(result("ads"), "updated");
+    assert!(is_blocked(&server, "late.example") && !is_blocked(&server, "ads.example"));
+    assert!(is_blocked(&server, "other.example"), "of the other list");
+    assert_eq!(counts(), (compiled, changed + 2), "{}", server.log());
 }
 
 #[test]

@@ -268,8 +268,8 @@ fn the_differences_of_a_transfer_change_rules_of_each_trigger() {
     counted(6, 2);
     assert_eq!(short("bad.example"), "192.0.2.2\n");
     assert_eq!((compiled(), changed() - changed_before), (compiled_before, 4), "{}", server.log());
-    // All rules are compiled again with the list, and are the same.
-    server.write("list", "listed.example\nmore.example\n");
+    // All rules are compiled again with a list that has a pattern now, and are the same.
+    server.write("list", "listed.example\nmore.example\n*pattern*\n");
     server.reload();
     assert_eq!(compiled(), compiled_before + 1);
     counted(6, 2);

@@ -2,7 +2,9 @@
 
 mod adguard;
 mod changes;
+mod list_changes;
 mod naive;
+mod zone_text;
 
 use std::net::IpAddr;
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-use fetch::{DocumentFault, FetchFault, StoredDocument, Validators};
+use fetch::{DocumentFault, FetchFault, StoredDocument, Validators, checksum};
 use policy::{RuleBuilder, SourceId};
 use tracing::{debug, error, info, warn};
 use transport::unix_now;
@@ -74,7 +74,8 @@ impl Lists {
                 info!(list = list.name, rules = report.rules, "the list is fetched");
                 fetches.updated(validators.clone(), now, fetching.refresh, random());
                 let (report, read, fetches) = (Some(report), Some(now), Some(fetches));
-                ListStatus { config: list.clone(), report, read, fault: None, fetches }
+                let sum = Some(checksum(text));
+                ListStatus { config: list.clone(), report, read, fault: None, fetches, sum }
             }
             Err(fault) => {
                 fetches.refused(now, fetching.refresh);
@@ -102,8 +103,8 @@ impl Lists {
                         let confirmed = UnixTime::from(confirmed);
                         let stored = ListFetches::stored(validators, confirmed, fetching.refresh, random());
                         let (report, read) = (Some(report), Some(unix_now()));
-                        let fetches = Some(stored.counted_since(counts));
-                        return ListStatus { config: list.clone(), report, read, fault: None, fetches };
+                        let (fetches, sum) = (Some(stored.counted_since(counts)), Some(checksum(&text)));
+                        return ListStatus { config: list.clone(), report, read, fault: None, fetches, sum };
                     }
                     Err(fault) => Some(fault),
                 }
@@ -239,6 +240,6 @@ impl Lists {
 }
 
 /// Returns a random number, or 0 if the system has none.
-fn random() -> u32 {
+pub(super) fn random() -> u32 {
     getrandom::u32().unwrap_or_default()
 }

@@ -89,6 +89,12 @@ impl ListFetches {
         self.succeeded(now, refresh, random);
     }
 
+    /// The server has sent the text of the version in force again, as this version.
+    pub(super) fn sent_again(&mut self, version: Validators, now: UnixTime, refresh: Duration, random: u32) {
+        self.version = version;
+        self.unchanged(now, refresh, random);
+    }
+
     fn succeeded(&mut self, now: UnixTime, refresh: Duration, random: u32) {
         self.confirmed = Some(now);
         self.failures = 0;

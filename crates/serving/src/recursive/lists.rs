@@ -2,8 +2,9 @@
 //! policy zones.
 //!
 //! A list that cannot be read keeps the rules of its last good version, and the fault is logged and shown. A
-//! reload reads only files that have changed. Rules are compiled by the thread that starts or reloads the
-//! server, or that fetches lists (`list_fetcher`), and take effect together, in one swap.
+//! reload reads only files that have changed. What has changed in a text is changed in the rules in force
+//! (`list_changes`), and more than that compiles all rules again. Both is done by the thread that starts or
+//! reloads the server, or that fetches lists (`list_fetcher`), and takes effect in one swap.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use fetch::DocumentStore;
+use fetch::{DocumentStore, checksum};
 use policy::{ListReport, NameKeys, RuleBuilder, SourceId, line_of};
 use query_path::GroupLimits;
 use rate_limits::RateTable;
@@ -47,11 +48,13 @@ pub struct ListStatus {
     pub fault: Option<String>,
     /// The fetches of a list with a URL.
     pub fetches: Option<ListFetches>,
+    /// Checksum of the text of the version in force.
+    pub(super) sum: Option<[u8; 32]>,
 }
 
 /// The identity and state of a file, by which a change is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileState {
+pub(super) struct FileState {
     device: u64,
     inode: u64,
     len: u64,
@@ -64,7 +67,7 @@ struct FileState {
 pub(super) struct ReadList {
     pub(super) status: ListStatus,
     /// The state of the file that the version in force, or the fault, is from.
-    state: Option<FileState>,
+    pub(super) state: Option<FileState>,
 }
 
 /// The lists in force.
@@ -84,14 +87,14 @@ pub struct Lists {
 #[derive(Clone, Default)]
 pub(super) struct Loaded {
     pub(super) lists: Vec<ReadList>,
-    zones: Vec<PolicyZoneStatus>,
-    config: RulesConfig,
-    versions: Versions,
+    pub(super) zones: Vec<PolicyZoneStatus>,
+    pub(super) config: RulesConfig,
+    pub(super) versions: Versions,
     /// What counts for each group, and for clients in none.
-    selected: Selected,
+    pub(super) selected: Selected,
     /// The addresses of hosts that groups name by their MAC addresses.
-    addresses: MacAddresses,
-    in_force: Option<Arc<PolicyRules>>,
+    pub(super) addresses: MacAddresses,
+    pub(super) in_force: Option<Arc<PolicyRules>>,
 }
 
 /// The settings that rules are compiled from.
@@ -160,12 +163,23 @@ impl Lists {
             };
             old.status.config == *new && is_unchanged
         };
-        if loaded.config == *config && loaded.lists.iter().zip(&config.lists.lists).all(same) {
+        let changed = loaded.lists.iter().zip(&config.lists.lists).filter(|both| !same(*both));
+        let changed: BTreeMap<String, Option<FetchedText>> =
+            changed.map(|(_, list)| (list.name.clone(), None)).collect();
+        let is_same_config = loaded.config == *config;
+        if is_same_config && changed.is_empty() {
+            return self.renew(versions);
+        }
+        // The start waits for the rules, and no query does.
+        let is_first = loaded.in_force.is_none();
+        if is_same_config
+            && !is_first
+            && let Some(new) = spare(CpuShare::Rest, || Lists::with_texts(&loaded, &changed))
+        {
+            self.replace(new);
             return self.renew(versions);
         }
         let compile = || self.compile(&loaded, config, &NewTexts::Changed, &versions);
-        // The start waits for the rules, and no query does.
-        let is_first = loaded.in_force.is_none();
         self.replace(if is_first { compile() } else { spare(CpuShare::Rest, compile) })
     }
 
@@ -297,16 +311,16 @@ impl Lists {
         groups::until_change(&loaded.config.groups, &self.pauses, jiff::Timestamp::now())
     }
 
-    /// Compiles the lists again with new texts of some. Returns the outcomes of these.
+    /// Takes new texts of some lists: what has changed in them is changed in the rules, or all rules are
+    /// compiled again. Returns the outcomes of these.
     pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) -> RefreshedLists {
         let old = lock(&self.loaded).clone();
         let compile = || self.compile(&old, &old.config, &NewTexts::Of(texts), &old.versions);
-        let new = spare(CpuShare::Rest, compile);
+        let new = spare(CpuShare::Rest, || Lists::with_texts(&old, texts).unwrap_or_else(compile));
         let both = old.lists.iter().zip(&new.lists);
         let named = both.filter(|(old, _)| texts.contains_key(&old.status.config.name));
         let outcome = |(old, new): (&ReadList, &ReadList)| {
-            let count = |list: &ReadList| list.status.fetches.as_ref().map(|fetches| fetches.counts.updated);
-            let is_new = old.state != new.state || count(old) != count(new);
+            let is_new = old.status.sum != new.status.sum;
             (new.status.config.name.clone(), new.status.fault.clone().map_or(Ok(is_new), Err))
         };
         let outcomes = named.map(outcome).collect();
@@ -445,10 +459,11 @@ fn read_file(
         return ReadList { status, state: old.state };
     }
     let text = list.file_text(file).map_err(|fault| reason(&fault));
-    let status = match text.and_then(|text| add(builder, source, list, &text)) {
-        Ok(report) => {
+    let added = text.and_then(|text| Ok((add(builder, source, list, &text)?, checksum(&text))));
+    let status = match added {
+        Ok((report, sum)) => {
             let (report, read) = (Some(report), Some(unix_now()));
-            ListStatus { config: list.clone(), report, read, fault: None, fetches: None }
+            ListStatus { config: list.clone(), report, read, fault: None, fetches: None, sum: Some(sum) }
         }
         Err(fault) => keep(builder, source, list, kept, Some(fault)),
     };
@@ -462,6 +477,7 @@ pub(super) fn add(
     list: &ListConfig,
     text: &[u8],
 ) -> Result<ListReport, String> {
+    list.check_lines(text)?;
     let report = builder.list(source, list.format, text, list.exempts).map_err(|fault| fault.to_string())?;
     warn_of(list, &report);
     Ok(report)
@@ -480,13 +496,16 @@ pub(super) fn keep(
         if let Some(fault) = &fault {
             error!(list = list.name, "the list has no rules: {from}: {fault}");
         }
-        return ListStatus { config: list.clone(), report: None, read: None, fault, fetches: None };
+        let (report, read, fetches, sum) = (None, None, None, None);
+        return ListStatus { config: list.clone(), report, read, fault, fetches, sum };
     };
     if let Some(fault) = &fault {
         error!(list = list.name, "the list keeps its last good version: {from}: {fault}");
     }
     builder.keep(source, rules.rules(), as_source);
-    ListStatus { config: list.clone(), fault, fetches: None, ..old.status.clone() }
+    // The same text in another format is another list.
+    let sum = old.status.sum.filter(|_| is_read_alike(&old.status.config, list));
+    ListStatus { config: list.clone(), fault, fetches: None, sum, ..old.status.clone() }
 }
 
 /// Whether the rules of an earlier configuration may replace those of a list that cannot be read.
@@ -496,11 +515,12 @@ fn is_version_of(old: &ListConfig, new: &ListConfig) -> bool {
 
 /// Whether two configurations of a list read the same rules from an unchanged text.
 pub(super) fn is_read_alike(old: &ListConfig, new: &ListConfig) -> bool {
-    old.source.is_same_text(&new.source) && (old.format, old.max_size) == (new.format, new.max_size)
+    old.source.is_same_text(&new.source)
+        && (old.format, old.max_size, old.max_lines) == (new.format, new.max_size, new.max_lines)
 }
 
 /// Returns the state of a file; `None` if it cannot be read.
-fn state_of(path: &Path) -> Option<FileState> {
+pub(super) fn state_of(path: &Path) -> Option<FileState> {
     let about = std::fs::metadata(path).ok()?;
     Some(FileState {
         device: about.dev(),
@@ -512,7 +532,7 @@ fn state_of(path: &Path) -> Option<FileState> {
 }
 
 /// Logs the lines of a list that cannot be used.
-fn warn_of(list: &ListConfig, report: &ListReport) {
+pub(super) fn warn_of(list: &ListConfig, report: &ListReport) {
     if report.faults == 0 {
         return;
     }

@@ -21,6 +21,7 @@ mod fetched_lists;
 mod figures;
 mod groups;
 mod kept;
+mod list_changes;
 mod list_fetcher;
 mod list_fetches;
 mod lists;
