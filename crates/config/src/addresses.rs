@@ -1,8 +1,9 @@
-//! Addresses of other servers, and the source addresses of queries to them.
+//! Addresses of other servers, the source addresses of queries to them, and addresses of this server.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use query_path::access::LocalAddress;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -108,6 +109,55 @@ impl Value for SourceAddress {
     }
     fn render(&self) -> Option<String> {
         Some(quote(&self.0.to_string()))
+    }
+}
+
+/// The address of this server in a condition `on:ADDRESS` or `on:ADDRESS@PORT` on queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OnAddress(pub LocalAddress);
+
+/// What is wrong with the text of an [`OnAddress`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnFault(pub String);
+
+impl fmt::Display for OnFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(text) = self;
+        write!(f, "`{text}` is not an address of this server; write `on:192.0.2.53` or `on:192.0.2.53@5353`")
+    }
+}
+
+impl std::error::Error for OnFault {}
+
+impl OnAddress {
+    /// What a condition begins with.
+    pub const PREFIX: &str = "on:";
+}
+
+impl std::str::FromStr for OnAddress {
+    type Err = OnFault;
+
+    /// Parses `ADDRESS` or `ADDRESS@PORT`.
+    fn from_str(text: &str) -> Result<Self, OnFault> {
+        let fault = || OnFault(text.to_owned());
+        let local = match text.contains('@') {
+            true => {
+                let AddrPort(local) = AddrPort::parse(text).map_err(|_| fault())?;
+                LocalAddress { address: local.ip(), port: Some(local.port()) }
+            }
+            false => text.parse::<IpAddr>().map_err(|_| fault())?.into(),
+        };
+        if local.address.is_unspecified() { Err(fault()) } else { Ok(OnAddress(local)) }
+    }
+}
+
+impl fmt::Display for OnAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OnAddress(LocalAddress { address, port }) = *self;
+        match port {
+            None => address.fmt(f),
+            Some(port) => AddrPort(SocketAddr::new(address, port)).fmt(f),
+        }
     }
 }
 

@@ -3,13 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use query_path::{ClientId, GroupRule};
-use recursion::AccessRule;
+use query_path::access::LocalAddress;
+use query_path::{ClientId, GroupPart, GroupRule};
 use toml::Spanned;
 use toml::de::DeValue;
 use transport::Transport;
 use wire::{LowerNameBuf, NameBuf, Prefix};
 
+use super::addresses::OnAddress;
 use super::interfaces::Interfaces;
 use super::neighbours::MacAddress;
 use super::report::{ConfigPlace, Diagnostic};
@@ -54,7 +55,9 @@ keys! {
         /// whose queries this TSIG key signs. In queries of the forwarders in `client-ids-from` of
         /// `[policy]`, options count as well: the MAC address (EDNS option 65001 or 65073);
         /// "client-id:NAME", the identifier of a client (65074 or 65073); "edns-tag:NUMBER", its tag (16).
-        live "from" from: Vec<At<GroupFrom>>, example ["192.0.2.64/26", "192.0.2.8/32"];
+        /// With `on:ADDRESS` or `on:ADDRESS@PORT`, such as `any on:192.0.2.53`, a member has the queries sent
+        /// to this address of the server alone.
+        live "from" from: Vec<At<GroupMember>>, example ["192.0.2.64/26", "any on:192.0.2.53"];
         /// Network interfaces whose addresses received the query. Unset: any.
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];
         /// Transports of the query. Unset: any.
@@ -99,6 +102,51 @@ keys! {
 
 /// The largest rate is more than one client sends.
 type QueryRate = Int<u32, 1, 1_000_000>;
+
+/// A member of `from`: clients, and the address of this server that their queries are sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupMember {
+    /// The clients.
+    clients: GroupFrom,
+    /// The address that received the query; `None` for any.
+    on: Option<OnAddress>,
+}
+
+impl Value for GroupMember {
+    fn kind() -> String {
+        format!("{}, with `on:ADDRESS` if needed", GroupFrom::kind())
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Some((text, on)) = node.get_ref().as_str().and_then(split_on) else {
+            return GroupFrom::read(node, reader).map(|clients| GroupMember { clients, on: None });
+        };
+        let parse = |_: &str| on.parse::<OnAddress>().map_err(|fault| fault.to_string());
+        let on = reader.text(node, "an address of this server", parse);
+        if text.is_empty() {
+            reader.bad_value(node, "it names no client; write `any on:ADDRESS` for all clients");
+            return None;
+        }
+        let clients = Spanned::new(node.span(), DeValue::String(text.into()));
+        let clients = GroupFrom::read(&clients, reader)?;
+        Some(GroupMember { clients, on: Some(on?) })
+    }
+    fn render(&self) -> Option<String> {
+        let clients = self.clients.render()?;
+        let Some(on) = self.on else { return Some(clients) };
+        Some(quote(&format!("{} {}{on}", clients.trim_matches('"'), OnAddress::PREFIX)))
+    }
+}
+
+/// Splits off a condition `on:ADDRESS` at the start or the end of a member.
+fn split_on(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim();
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    if let Some(on) = first.strip_prefix(OnAddress::PREFIX) {
+        return Some((rest.trim(), on));
+    }
+    let (rest, last) = text.rsplit_once(char::is_whitespace)?;
+    Some((rest.trim(), last.strip_prefix(OnAddress::PREFIX)?))
+}
 
 /// What clients of a group have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,33 +214,51 @@ impl PolicySchedule {
 
 impl PolicyGroup {
     /// Returns which clients are in the group, without the addresses of hosts that it names by MAC address.
+    /// Members with the same condition on the address of this server are one part.
     fn rule(&self, interfaces: &Interfaces) -> GroupRule {
-        let id = |from: &At<GroupFrom>| match &from.value {
+        let mut all: Vec<Option<OnAddress>> = Vec::new();
+        for member in self.from.iter() {
+            if !all.contains(&member.value.on) {
+                all.push(member.value.on);
+            }
+        }
+        GroupRule { parts: all.into_iter().map(|on| self.part(on, interfaces)).collect() }
+    }
+
+    /// Returns the clients whose members have this condition on the address of this server.
+    fn part(&self, on: Option<OnAddress>, interfaces: &Interfaces) -> GroupPart {
+        let members = || self.from.iter().map(|from| &from.value).filter(|member| member.on == on);
+        let network = |member: &GroupMember| match member.clients {
+            GroupFrom::Network(network) => Some(At::unwritten(network)),
+            _ => None,
+        };
+        let key = |member: &GroupMember| match member.clients {
+            GroupFrom::Key(name) => Some(name),
+            _ => None,
+        };
+        let id = |member: &GroupMember| match &member.clients {
             GroupFrom::Mac(address) => Some(ClientId::Mac(address.0)),
             GroupFrom::Device(name) => Some(ClientId::Device(name.clone())),
             GroupFrom::Tag(tag) => Some(ClientId::Tag(*tag)),
             GroupFrom::Network(_) | GroupFrom::Key(_) => None,
         };
-        GroupRule {
-            clients: self.clients(interfaces),
-            keys: self.keys().map(|(name, _)| name).collect(),
-            ids: self.from.iter().filter_map(id).collect(),
+        let networks: Vec<_> = members().filter_map(network).collect();
+        let mut clients = rule(&networks, self.interface.as_ref(), self.proto.as_ref(), interfaces);
+        if let Some(OnAddress(on)) = on {
+            let is_of_interface = |all: &Vec<LocalAddress>| all.contains(&on.address.into());
+            let is_possible = clients.local.as_ref().is_none_or(is_of_interface);
+            clients.local = Some(if is_possible { vec![on] } else { Vec::new() });
         }
-    }
-
-    /// Returns the conditions on addresses and transport.
-    fn clients(&self, interfaces: &Interfaces) -> AccessRule {
-        let networks = self.from.iter().filter_map(|from| match from.value {
-            GroupFrom::Network(network) => Some(At::unwritten(network)),
-            _ => None,
-        });
-        let networks: Vec<_> = networks.collect();
-        rule(&networks, self.interface.as_ref(), self.proto.as_ref(), interfaces)
+        GroupPart {
+            clients,
+            keys: members().filter_map(key).collect(),
+            ids: members().filter_map(id).collect(),
+        }
     }
 
     /// Returns the TSIG keys whose queries are those of the group, with their places.
     pub(super) fn keys(&self) -> impl Iterator<Item = (LowerNameBuf, Option<&ConfigPlace>)> {
-        self.from.iter().filter_map(|from| match from.value {
+        self.from.iter().filter_map(|from| match from.value.clients {
             GroupFrom::Key(name) => Some((name, from.place.as_ref())),
             _ => None,
         })
@@ -463,7 +529,7 @@ pub(super) fn config(
         macs: group
             .from
             .iter()
-            .filter_map(|from| match from.value {
+            .filter_map(|from| match from.value.clients {
                 GroupFrom::Mac(address) => Some(address),
                 _ => None,
             })
@@ -490,9 +556,9 @@ pub(super) fn config(
 }
 
 /// Most bytes of the identifier of a client.
-const MAX_CLIENT_ID: usize = 255;
+pub const MAX_CLIENT_ID: usize = 255;
 
-/// Most groups.
+/// Most groups, and most rules of all groups.
 const MAX_GROUPS: usize = 64;
 
 /// The names that groups refer to.
@@ -525,6 +591,27 @@ impl Known<'_> {
     }
 }
 
+/// Reports too many groups, and groups with too many addresses of this server.
+fn check_number(groups: &[At<PolicyGroup>], faults: &mut Vec<Diagnostic>) {
+    if let Some(more) = groups.get(MAX_GROUPS) {
+        let message = format!("{} groups, and there can be {MAX_GROUPS}", groups.len());
+        faults.push(Diagnostic::at(more.place.as_ref(), message));
+        return;
+    }
+    let mut parts = 0;
+    for group in groups {
+        parts += group.rule(&Interfaces::default()).parts.len();
+        if parts > MAX_GROUPS {
+            let message = format!(
+                "the groups up to this one are {parts} rules, and there can be {MAX_GROUPS}: each group is one, \
+                 and one more for each further address `on:ADDRESS` in its `from`"
+            );
+            faults.push(Diagnostic::at(group.from.place.as_ref(), message));
+            return;
+        }
+    }
+}
+
 /// Reports names that there are not or that are used twice, times without length, and too many groups.
 pub(super) fn check(
     others: &SelectionKeys,
@@ -541,10 +628,7 @@ pub(super) fn check(
         let message = "`queries-per-second` has no effect without [resolver]";
         faults.push(Diagnostic::at(others.queries.place.as_ref(), message));
     }
-    if let Some(more) = groups.get(MAX_GROUPS) {
-        let message = format!("{} groups, and there can be {MAX_GROUPS}", groups.len());
-        faults.push(Diagnostic::at(more.place.as_ref(), message));
-    }
+    check_number(groups, faults);
     known.check(&others.lists, &others.zones, faults);
     let mut seen: HashMap<&str, &At<String>> = HashMap::new();
     for group in groups {
@@ -560,7 +644,8 @@ pub(super) fn check(
             faults.push(Diagnostic::at(group.name.place.as_ref(), message));
         }
     }
-    let by_option = |from: &&At<GroupFrom>| matches!(from.value, GroupFrom::Device(_) | GroupFrom::Tag(_));
+    let by_option =
+        |from: &&At<GroupMember>| matches!(from.value.clients, GroupFrom::Device(_) | GroupFrom::Tag(_));
     if others.ids_from.is_none()
         && let Some(from) = groups.iter().flat_map(|group| &group.from.value).find(by_option)
     {
@@ -672,7 +757,7 @@ mod tests {
             ClientId::Tag(7),
         ];
         assert_eq!(
-            (&*all.groups[0].rule.ids, all.groups[0].queries, all.queries),
+            (&*all.groups[0].rule.parts[0].ids, all.groups[0].queries, all.queries),
             (&ids[..], Some(20), Some(50))
         );
         assert_eq!(all.trusted, ["192.0.2.1/32".parse().expect("a network")]);
@@ -694,9 +779,10 @@ mod tests {
         let from =
             |from: &str| groups(&CHILDREN.replace("\"192.0.2.0/24\"", from)).map(|all| all.groups[0].clone());
         let all = from("\"192.0.2.0/24\", \"mac:0A-11-22-33-44-55\", \"key:Phone\"").expect("good");
-        assert_eq!(all.rule.clients.from, ["192.0.2.0/24".parse().expect("a network")]);
+        let [part] = &all.rule.parts[..] else { panic!("{all:?}") };
+        assert_eq!(part.clients.from, ["192.0.2.0/24".parse().expect("a network")]);
         assert_eq!(all.macs, [MacAddress([0x0a, 0x11, 0x22, 0x33, 0x44, 0x55])]);
-        assert_eq!(all.rule.keys.iter().map(|key| key.as_name().to_string()).collect::<Vec<_>>(), ["phone."]);
+        assert_eq!(part.keys.iter().map(|key| key.as_name().to_string()).collect::<Vec<_>>(), ["phone."]);
         for (text, words) in [
             ("\"mac:00:11\"", "`00:11` is not a MAC address"),
             ("\"key:a..b\"", "the name of the key"),
@@ -704,6 +790,37 @@ mod tests {
             ("7", "a network such as"),
         ] {
             let fault = from(text).expect_err(words);
+            assert!(fault.contains(words) && fault.contains("t.toml"), "{words}: {fault}");
+        }
+    }
+
+    #[test]
+    fn members_have_addresses_of_this_server() {
+        let group = |from: &str, more: &str| {
+            let text = CHILDREN.replace("\"192.0.2.0/24\"", from) + more;
+            groups(&text).map(|all| all.groups[0].rule.clone())
+        };
+        let from =
+            "\"192.0.2.0/24\", \"any on:192.0.2.53\", \"on:192.0.2.53 key:k\", \"::1 on:[2001:db8::53]@853\"";
+        let parts = group(from, "").expect("good").parts;
+        let local = |text: &str| text.parse::<OnAddress>().map(|OnAddress(local)| vec![local]).ok();
+        let locals: Vec<_> = parts.iter().map(|part| part.clients.local.clone()).collect();
+        assert_eq!(locals, [None, local("192.0.2.53"), local("2001:db8::53@853")]);
+        let [plain, at, _] = &parts[..] else { panic!("{parts:?}") };
+        assert_eq!((plain.clients.from.len(), at.clients.from.len()), (1, 2), "any is of both families");
+        assert_eq!((plain.keys.len(), at.keys.len()), (0, 1));
+        let elsewhere = group("\"any on:192.0.2.53\"", "interface = [\"no-such\"]\n").expect("good");
+        assert_eq!(elsewhere.parts[0].clients.local, Some(Vec::new()), "both conditions must hold");
+        let many: Vec<String> = (0..64).map(|n| format!("\"any on:192.0.2.{}\"", n + 1)).collect();
+        assert_eq!(group(&many.join(", "), "").map(|rule| rule.parts.len()), Ok(64));
+        let more = format!("\"any\", {}", many.join(", "));
+        for (from, words) in [
+            ("\"on:192.0.2.53\"", "it names no client; write `any on:ADDRESS`"),
+            ("\"any on:eth0\"", "`eth0` is not an address of this server; write `on:192.0.2.53`"),
+            ("\"192.0.2 on:192.0.2.53\"", "`192.0.2` is not a network"),
+            (&more, "the groups up to this one are 65 rules, and there can be 64"),
+        ] {
+            let fault = group(from, "").expect_err(words);
             assert!(fault.contains(words) && fault.contains("t.toml"), "{words}: {fault}");
         }
     }

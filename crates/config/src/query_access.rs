@@ -1,7 +1,6 @@
 //! `allow-query` of `[[zone]]` and `[template.X]`: who may query a zone.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use query_path::access::{AccessAction, AccessRule, TooManyRules};
 use query_path::{QueryAccess, QueryAction, QueryRule};
@@ -10,6 +9,7 @@ use toml::de::DeValue;
 use transport::Transport;
 use wire::{LowerNameBuf, Prefix};
 
+use super::addresses::{OnAddress, OnFault};
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
@@ -20,8 +20,8 @@ keys! {
     /// Keys of zones and templates about queries. The zone's keys take precedence.
     pub struct ZoneAccessKeys {
         /// Clients that may query the zone, written as in `allow-transfer`; with `proto:tcp` the query must
-        /// arrive by TCP, with `on:ADDRESS` at this address of the server; `!` before a member refuses these
-        /// clients. The first member that matches decides; other clients get REFUSED. A chain of aliases does
+        /// arrive by TCP, with `on:ADDRESS` or `on:ADDRESS@PORT` at this address of the server; `!` before a
+        /// member refuses these clients. The first member that matches decides; other clients get REFUSED. A chain of aliases does
         /// not lead into a zone that the client may not query. Unset: every client.
         live "allow-query" allow_query: Option<Vec<At<QueryGrant>>> = None,
             example ["!192.0.2.128/25", "192.0.2.0/24", "key:monitoring.example.com"];
@@ -60,7 +60,7 @@ pub struct QueryGrant {
     /// The transport; `None` for any.
     proto: Option<Transport>,
     /// The address that received the query; `None` for any.
-    on: Option<IpAddr>,
+    on: Option<OnAddress>,
 }
 
 /// What is wrong with the text of a [`QueryGrant`].
@@ -75,7 +75,7 @@ pub enum QueryGrantFault {
     /// This is not a transport.
     Proto(String),
     /// This is not an address.
-    On(String),
+    On(OnFault),
 }
 
 impl fmt::Display for QueryGrantFault {
@@ -87,7 +87,7 @@ impl fmt::Display for QueryGrantFault {
             ),
             Self::Twice(word) => write!(f, "one `{word}` at most; write further ones as list members"),
             Self::Proto(text) => write!(f, "`{text}` is not a transport; write `proto:udp` or `proto:tcp`"),
-            Self::On(text) => write!(f, "`{text}` is not an address of this server; write `on:192.0.2.53`"),
+            Self::On(fault) => fault.fmt(f),
         }
     }
 }
@@ -115,7 +115,7 @@ impl QueryGrant {
             clients: AccessRule {
                 action: AccessAction::Allow,
                 from: all.iter().flat_map(of).collect(),
-                local: self.on.map(|on| vec![on]),
+                local: self.on.map(|OnAddress(on)| vec![on]),
                 transports: self.proto.map(|proto| vec![proto]),
             },
             keys: Vec::new(),
@@ -142,8 +142,8 @@ impl std::str::FromStr for QueryGrant {
                 if proto.replace(*known).is_some() {
                     return Err(QueryGrantFault::Twice("proto"));
                 }
-            } else if let Some(address) = word.strip_prefix("on:") {
-                let read = address.parse().map_err(|_| QueryGrantFault::On(address.to_owned()))?;
+            } else if let Some(address) = word.strip_prefix(OnAddress::PREFIX) {
+                let read = address.parse().map_err(QueryGrantFault::On)?;
                 if on.replace(read).is_some() {
                     return Err(QueryGrantFault::Twice("on"));
                 }
@@ -227,6 +227,8 @@ mod tests {
         assert!(of("any proto:tcp", "192.0.2.1", tcp, None) && !of("any proto:tcp", "192.0.2.1", udp, None));
         let on = "any on:192.0.2.1";
         assert!(of(on, "192.0.2.1", udp, None) && !of(on, "192.0.2.2", udp, None));
+        let (here, elsewhere) = ("any on:192.0.2.1@53", "any on:192.0.2.1@853");
+        assert!(of(here, "192.0.2.1", udp, None) && !of(elsewhere, "192.0.2.1", udp, None));
     }
 
     #[test]
@@ -244,7 +246,14 @@ mod tests {
 
     #[test]
     fn a_member_is_written_as_it_is_read() {
-        for text in ["any", "!any", "192.0.2.0/24 key:k.example.", "!::/0 proto:tcp on:192.0.2.1", "key:k."] {
+        for text in [
+            "any",
+            "!any",
+            "192.0.2.0/24 key:k.example.",
+            "!::/0 proto:tcp on:192.0.2.1",
+            "any on:[2001:db8::1]@853",
+            "key:k.",
+        ] {
             let grant: QueryGrant = text.parse().expect(text);
             assert_eq!(grant.render(), Some(quote(text)));
         }
@@ -253,6 +262,8 @@ mod tests {
             ("! !any", "`!any` is neither a network"),
             ("any proto:sctp", "`sctp` is not a transport"),
             ("any on:eth0", "`eth0` is not an address"),
+            ("any on:192.0.2.1:53", "`192.0.2.1:53` is not an address of this server; write `on:192.0.2.53`"),
+            ("any on:0.0.0.0", "`0.0.0.0` is not an address"),
             ("any proto:udp proto:tcp", "one `proto` at most"),
             ("proto:tcp", "it names no client"),
         ] {

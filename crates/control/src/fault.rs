@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,13 +12,17 @@ use message::QueryTooLong;
 use recursion::PolicyFault;
 use serde_json::{Value, json};
 use signer::rollover::KeyId;
+use transport::Transport;
 use wire::message::Malformed;
 use wire::name::BadViewName;
 use zone::scan::Fault;
 use zone_plan::ZoneFault;
 
 use crate::protocol::AnswerLine;
+use config::addresses::OnFault;
 use config::log::LogLevel;
+use config::neighbours::NoMacAddress;
+use config::policy_groups::MAX_CLIENT_ID;
 use config::table::value::{NoDuration, Word};
 use config::upstreams::RuleServersFault;
 use config::zone_name::ZoneNameFault;
@@ -48,6 +52,16 @@ pub enum ArgumentFault {
     NoKeyGiven,
     /// There is no TSIG key of this name.
     NoSuchKey(String),
+    /// This is not a transport.
+    Transport(String),
+    /// This is not an address of this server.
+    On(OnFault),
+    /// This is not a MAC address.
+    Mac(String, NoMacAddress),
+    /// The identifier of a client has this length.
+    ClientId(usize),
+    /// Options about clients have no effect in queries of this client.
+    NoForwarder(IpAddr),
     /// This is not a log level.
     Level(String),
     /// This is not a share of all queries.
@@ -81,6 +95,22 @@ impl fmt::Display for ArgumentFault {
             }
             Self::NoKeyGiven => f.write_str("name the key by its tag, or its role: ksk, zsk or csk"),
             Self::NoSuchKey(name) => write!(f, "there is no TSIG key {name}"),
+            Self::Transport(text) => {
+                let known: Vec<&str> = Transport::ALL.iter().map(|transport| transport.label()).collect();
+                write!(f, "`{text}` is no transport: there are {}", known.join(", "))
+            }
+            Self::On(OnFault(text)) => {
+                write!(f, "`{text}` is not an address of this server, such as 192.0.2.53 or 192.0.2.53@853")
+            }
+            Self::Mac(text, fault) => write!(f, "`{text}` is {fault}"),
+            Self::ClientId(len) => {
+                write!(f, "the identifier of a client has {len} bytes, and 1 to {MAX_CLIENT_ID} are possible")
+            }
+            Self::NoForwarder(address) => write!(
+                f,
+                "EDNS options about clients have no effect in queries from {address}: it is not in \
+                 `client-ids-from` of [policy]; give the address of the forwarder as the client"
+            ),
             Self::Level(text) => {
                 let known: Vec<&str> = LogLevel::WORDS.iter().map(|(word, _)| *word).collect();
                 write!(f, "`{text}` is no level: there are {}", known.join(", "))

@@ -42,6 +42,33 @@ pub enum RolledRole {
     Csk,
 }
 
+/// What else decides about a client's group, view and access, besides its address and key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ClientDetails {
+    /// The address of this server that the query is sent to, as `IP` or `IP@PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+    /// The transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proto: Option<String>,
+    /// The MAC address in an EDNS option.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// The identifier of the client in an EDNS option.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The tag of the client in an EDNS option.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edns_tag: Option<u16>,
+}
+
+impl ClientDetails {
+    fn is_none(&self) -> bool {
+        *self == ClientDetails::default()
+    }
+}
+
 /// A command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
@@ -267,6 +294,9 @@ pub enum ControlCommand {
         /// The TSIG key that signs the query.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
+        /// What else decides.
+        #[serde(default, skip_serializing_if = "ClientDetails::is_none")]
+        details: ClientDetails,
     },
     /// Report the counters of the cache.
     CacheStats,
@@ -370,6 +400,9 @@ pub enum ControlCommand {
         /// The TSIG key that signs the query.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
+        /// What else decides.
+        #[serde(default, skip_serializing_if = "ClientDetails::is_none")]
+        details: ClientDetails,
         /// The type; A if it is missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rtype: Option<String>,
@@ -518,13 +551,21 @@ mod tests {
             Verb::KeyDsPublished { name: name(), key: "7".into() },
             Verb::KeyDsWithdrawn { name: name(), key: "7".into() },
             Verb::KeyExportDs { name: name(), digests: vec![2, 4] },
-            Verb::Explain { name: name(), rtype: "A".into(), dnssec: false, client: None, key: None },
+            Verb::Explain {
+                name: name(),
+                rtype: "A".into(),
+                dnssec: false,
+                client: None,
+                key: None,
+                details: ClientDetails::default(),
+            },
             Verb::Explain {
                 name: name(),
                 rtype: "A".into(),
                 dnssec: true,
                 client: Some([192, 0, 2, 1].into()),
                 key: Some(name()),
+                details: ClientDetails { edns_tag: Some(7), ..ClientDetails::default() },
             },
             Verb::CacheStats,
             Verb::CacheFlush { name: name(), tree: false, rtype: None },
@@ -548,11 +589,18 @@ mod tests {
             Verb::PolicyPause { group: name(), time: Some("10m".into()) },
             Verb::PolicyTop { by: TopKind::RuleSource, count: 10, hour: true },
             Verb::LimitsTop { count: 10, hour: true },
-            Verb::PolicyTest { name: name(), client: None, key: None, rtype: None },
+            Verb::PolicyTest {
+                name: name(),
+                client: None,
+                key: None,
+                details: ClientDetails::default(),
+                rtype: None,
+            },
             Verb::PolicyTest {
                 name: name(),
                 client: Some([192, 0, 2, 1].into()),
                 key: Some(name()),
+                details: ClientDetails { on: Some("192.0.2.53".into()), ..ClientDetails::default() },
                 rtype: Some("AAAA".into()),
             },
             Verb::NtaList,

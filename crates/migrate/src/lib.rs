@@ -175,10 +175,8 @@ pub fn convert(
                 account.span.as_ref().map_or((usize::MAX, 0), |span| (span.text, span.range.start))
             };
             accounts.sort_by_key(place);
-            let lists = match work.nomen.policy_lists.is_empty() {
-                true => Vec::new(),
-                false => work.made_lists.files(),
-            };
+            let names_none = work.nomen.policy_lists.is_empty() && work.nomen.policy_zones.is_empty();
+            let lists = if names_none { Vec::new() } else { work.made_lists.files() };
             Ok(Converted { program, toml, lists, texts: texts.all, accounts })
         }
     }

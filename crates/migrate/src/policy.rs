@@ -121,14 +121,32 @@ impl Work {
 
     /// Adds a group of clients for which other rules count.
     pub(crate) fn group(&mut self, wanted: &str, networks: &[Network], selection: Keys) {
+        self.group_of(wanted, networks.iter().map(ToString::to_string).collect(), selection);
+    }
+
+    /// Adds a group of the clients that these members of `from` name.
+    pub(crate) fn group_of(&mut self, wanted: &str, from: Vec<String>, selection: Keys) {
         // It is the group of clients in no other one.
         let wanted = if ["", "default"].contains(&wanted) { "group" } else { wanted };
         let mut keys = named(wanted, &self.nomen.policy_groups);
-        keys.texts("from", networks.iter().map(ToString::to_string).collect());
+        keys.texts("from", from);
         keys.0.extend(selection.0);
         self.nomen.policy_groups.push(keys);
     }
 }
+
+/// The member of `from` for a host with this MAC address.
+pub(crate) fn mac(text: &str) -> Option<String> {
+    let pair = |part: &&str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let separator = if text.contains('-') { '-' } else { ':' };
+    let parts: Vec<&str> = text.split(separator).filter(pair).collect();
+    let is_address = parts.len() == 6 && text.len() == 17;
+    is_address.then(|| format!("mac:{}", parts.join(":").to_ascii_lowercase()))
+}
+
+/// What differs for groups by MAC address.
+pub(crate) const BY_MAC: &str = "a host is in a [[policy.group]] by its MAC address (`mac:`) on links of this machine \
+     alone, or behind a forwarder in `client-ids-from` of [policy] that sends it";
 
 /// A block with a name that no other has.
 fn named(wanted: &str, others: &[Keys]) -> Keys {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use transport::{Client, TRANSPORTS, Transport};
 use wire::{LowerName, LowerNameBuf, Prefix};
@@ -29,9 +29,32 @@ pub struct AccessRule {
     /// The client's address is in one of these prefixes.
     pub from: Vec<Prefix>,
     /// The query arrived at one of these local addresses; `None` for any.
-    pub local: Option<Vec<IpAddr>>,
+    pub local: Option<Vec<LocalAddress>>,
     /// The query arrived by one of these transports; `None` for any.
     pub transports: Option<Vec<Transport>>,
+}
+
+/// An address of this server that queries are sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The port; `None` for any.
+    pub port: Option<u16>,
+}
+
+impl LocalAddress {
+    /// Returns the same address, as IPv4 if it is IPv4-mapped.
+    fn to_canonical(self) -> Self {
+        LocalAddress { address: self.address.to_canonical(), ..self }
+    }
+}
+
+impl From<IpAddr> for LocalAddress {
+    /// Returns the address with any port.
+    fn from(address: IpAddr) -> Self {
+        LocalAddress { address, port: None }
+    }
 }
 
 /// More than the 64 possible rules.
@@ -83,8 +106,8 @@ pub struct Access {
     by_transport: [u64; TRANSPORTS],
     /// Rules that name local addresses.
     with_local: u64,
-    /// For each local address the rules that name it, sorted by address.
-    by_local: Box<[(IpAddr, u64)]>,
+    /// For each local address the rules that name it, sorted by address and port.
+    by_local: Box<[(LocalAddress, u64)]>,
     /// Rules that allow.
     allow: u64,
 }
@@ -109,11 +132,11 @@ impl Access {
         for (mask, transport) in by_transport.iter_mut().zip(Transport::ALL) {
             *mask = those(&|rule| rule.transports.as_ref().is_none_or(|all| all.contains(transport)));
         }
-        let mut locals: Vec<IpAddr> =
-            rules.iter().flat_map(|rule| rule.local.iter().flatten()).map(IpAddr::to_canonical).collect();
+        let named = rules.iter().flat_map(|rule| rule.local.iter().flatten());
+        let mut locals: Vec<LocalAddress> = named.map(|local| local.to_canonical()).collect();
         locals.sort_unstable();
         locals.dedup();
-        let names = |rule: &AccessRule, local: &IpAddr| {
+        let names = |rule: &AccessRule, local: &LocalAddress| {
             rule.local.iter().flatten().any(|named| named.to_canonical() == *local)
         };
         Ok(Access {
@@ -169,15 +192,20 @@ impl Access {
     fn limited(&self, client: &Client, from: u64) -> u64 {
         let mut fits = from & self.by_transport.get(client.transport.index()).copied().unwrap_or(0);
         if fits & self.with_local != 0 {
-            fits &= !self.with_local | self.naming(client.local.ip().to_canonical());
+            fits &= !self.with_local | self.naming(client.local);
         }
         fits
     }
 
-    /// Returns the rules that name this local address.
-    fn naming(&self, local: IpAddr) -> u64 {
-        let found = self.by_local.binary_search_by_key(&local, |(address, _)| *address).ok();
-        found.and_then(|at| self.by_local.get(at)).map_or(0, |(_, mask)| *mask)
+    /// Returns the rules that name this local address, with its port or with any.
+    fn naming(&self, local: SocketAddr) -> u64 {
+        let any_port = LocalAddress::from(local.ip().to_canonical());
+        let with_port = LocalAddress { port: Some(local.port()), ..any_port };
+        let of = |local: LocalAddress| {
+            let found = self.by_local.binary_search_by_key(&local, |(named, _)| *named).ok();
+            found.and_then(|at| self.by_local.get(at)).map_or(0, |(_, mask)| *mask)
+        };
+        of(any_port) | of(with_port)
     }
 
     /// Default rules: loopback and the private ones of the attached networks (RFC 1918, RFC 6598, RFC 3927,
@@ -192,9 +220,7 @@ impl Access {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -233,7 +259,7 @@ mod tests {
     #[test]
     fn all_conditions_of_a_rule_must_hold() {
         let mut only = rule(AccessAction::Allow, &["192.0.2.0/24"]);
-        only.local = Some(vec!["::ffff:198.51.100.1".parse().expect("an address")]);
+        only.local = Some(vec!["::ffff:198.51.100.1".parse::<IpAddr>().expect("an address").into()]);
         only.transports = Some(vec![Transport::Tcp]);
         let access = Access::new(&[only]).expect("few rules");
         for (local, transport, action) in [
@@ -243,6 +269,25 @@ mod tests {
         ] {
             assert_eq!(access.of(&client("192.0.2.1", local, transport)), action, "{local} {transport}");
         }
+    }
+
+    #[test]
+    fn a_local_address_has_any_port_or_one() {
+        let at = |address: &str, port| {
+            let address = address.parse().expect("an address");
+            let local = Some(vec![LocalAddress { address, port }]);
+            AccessRule { local, ..rule(AccessAction::Allow, &["192.0.2.0/24"]) }
+        };
+        let rules = [at("198.51.100.1", Some(5353)), at("198.51.100.1", None), at("::1", Some(5353))];
+        let access = Access::new(&rules).expect("few rules");
+        let first = |local: &str| {
+            let (peer, local) = (([192, 0, 2, 1], 1).into(), local.parse().expect("an address"));
+            access.first(&Client { peer, local, transport: Transport::Tls }, 0)
+        };
+        assert_eq!(first("198.51.100.1:5353"), Some(0));
+        assert_eq!(first("198.51.100.1:53"), Some(1));
+        assert_eq!(first("[::1]:5353"), Some(2));
+        assert_eq!((first("[::1]:53"), first("198.51.100.2:5353")), (None, None));
     }
 
     #[test]
@@ -280,18 +325,26 @@ mod tests {
     /// The rules evaluated one after the other.
     fn walk(rules: &[AccessRule], client: &Client) -> AccessAction {
         let (peer, local) = (client.peer.ip().to_canonical(), client.local.ip().to_canonical());
+        let at = |named: &LocalAddress| {
+            named.address.to_canonical() == local && named.port.is_none_or(|port| port == client.local.port())
+        };
         let fits = |rule: &&AccessRule| {
             rule.from.iter().any(|prefix| prefix.to_canonical().contains(peer))
-                && rule.local.as_ref().is_none_or(|all| all.iter().any(|named| named.to_canonical() == local))
+                && rule.local.as_ref().is_none_or(|all| all.iter().any(at))
                 && rule.transports.as_ref().is_none_or(|all| all.contains(&client.transport))
         };
         rules.iter().find(fits).map_or(AccessAction::Refuse, |rule| rule.action)
     }
 
+    pub(crate) fn local_address() -> impl Strategy<Value = LocalAddress> {
+        let port = prop::option::of(prop::sample::select(vec![53u16, 5353]));
+        (address(), port).prop_map(|(address, port)| LocalAddress { address, port })
+    }
+
     fn any_rule() -> impl Strategy<Value = AccessRule> {
         let action = prop_oneof![Just(AccessAction::Allow), Just(AccessAction::Refuse)];
         let from = prop::collection::vec(prefix(), 0..4);
-        let local = prop::option::of(prop::collection::vec(address(), 0..3));
+        let local = prop::option::of(prop::collection::vec(local_address(), 0..3));
         let transports = prop::option::of(prop::sample::subsequence(Transport::ALL, 0..=TRANSPORTS));
         (action, from, local, transports).prop_map(|(action, from, local, transports)| AccessRule {
             action,
@@ -310,7 +363,7 @@ mod tests {
             transport in prop::sample::select(Transport::ALL),
         ) {
             let named: Vec<IpAddr> =
-                rules.iter().flat_map(|rule| rule.local.iter().flatten()).copied().collect();
+                rules.iter().flat_map(|rule| rule.local.iter().flatten()).map(|named| named.address).collect();
             let local = if named.is_empty() { at.1 } else { *at.0.get(&named) };
             let edges = rules.iter().flat_map(|rule| &rule.from).map(Prefix::address);
             let access = Access::new(&rules).expect("few rules");

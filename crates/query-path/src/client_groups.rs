@@ -1,5 +1,6 @@
 //! Groups of clients: a client is in the first group that it matches, by its address, by the TSIG key of its
-//! query, or by an EDNS option that a trusted forwarder has added.
+//! query, or by an EDNS option that a trusted forwarder has added; each of them alone or together with the
+//! address of this server that the query was sent to.
 //!
 //! Three kinds of options are known: the MAC address of a host (dnsmasq's `add-mac`: 65001, or 65073 as text
 //! or base64), the identifier of a device (dnsmasq's `add-cpe-id`: 65074), and EDNS-CLIENT-TAG
@@ -8,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use transport::Client;
@@ -108,10 +110,17 @@ impl<'q> GroupClient<'q> {
     }
 }
 
-/// The conditions on the clients of a group. One of address, key and option must match, and all of the
-/// others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The conditions on the clients of a group. A client is in the group if it matches one of the parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRule {
+    /// The parts; one suffices unless members of the group name addresses of this server.
+    pub parts: Vec<GroupPart>,
+}
+
+/// Clients of a group that have the same conditions on the local address. One of address, key and option must
+/// match, and all of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPart {
     /// Conditions on the client's address, on the local address and on the transport. Its action does not
     /// matter.
     pub clients: AccessRule,
@@ -119,6 +128,25 @@ pub struct GroupRule {
     pub keys: Vec<LowerNameBuf>,
     /// Options: a query from a trusted network with one of them does.
     pub ids: Vec<ClientId>,
+}
+
+impl From<GroupPart> for GroupRule {
+    fn from(part: GroupPart) -> Self {
+        GroupRule { parts: vec![part] }
+    }
+}
+
+impl GroupRule {
+    /// Adds the addresses of the hosts that it names by MAC address.
+    pub fn add_hosts<'a, A: IntoIterator<Item = &'a IpAddr>>(&mut self, addresses: impl Fn([u8; 6]) -> A) {
+        for GroupPart { clients, ids, .. } in &mut self.parts {
+            let macs = ids.iter().filter_map(|id| match id {
+                ClientId::Mac(address) => Some(*address),
+                ClientId::Device(_) | ClientId::Tag(_) => None,
+            });
+            clients.from.extend(macs.flat_map(&addresses).map(|address| Prefix::single(*address)));
+        }
+    }
 }
 
 /// Networks whose clients are trusted to say in options for which client they ask.
@@ -141,11 +169,11 @@ struct IdMasks {
 }
 
 impl IdMasks {
-    /// Compiles the options of rules; `None` if none has any effect.
-    fn new(rules: &[GroupRule], trusted: &[Prefix]) -> Option<Self> {
+    /// Compiles the options of parts; `None` if none has any effect.
+    fn new(parts: &[&GroupPart], trusted: &[Prefix]) -> Option<Self> {
         let mut masks: BTreeMap<(u8, Box<[u8]>), u64> = BTreeMap::new();
-        for (number, rule) in rules.iter().enumerate() {
-            rule.ids.iter().for_each(|id| *masks.entry(id.parts()).or_default() |= 1 << number);
+        for (number, part) in parts.iter().enumerate() {
+            part.ids.iter().for_each(|id| *masks.entry(id.parts()).or_default() |= 1 << number);
         }
         let one = |((kind, bytes), mask)| IdMask { kind, bytes, mask };
         let masks: Box<_> = masks.into_iter().map(one).collect();
@@ -216,18 +244,25 @@ pub struct GroupMatcher {
     clients: Access,
     keys: KeyMasks,
     ids: Option<IdMasks>,
+    /// The group of each part; `None` if each group has one part.
+    groups: Option<Box<[usize]>>,
 }
 
 impl GroupMatcher {
     /// Compiles the rules of groups. Options count in queries from `trusted` networks.
     ///
     /// # Errors
-    /// There are more than 64.
+    /// Their parts are more than 64.
     pub fn new(rules: &[GroupRule], trusted: &[Prefix]) -> Result<Self, TooManyRules> {
-        let clients: Vec<AccessRule> = rules.iter().map(|rule| rule.clients.clone()).collect();
+        let numbered = rules.iter().enumerate();
+        let (groups, parts): (Vec<usize>, Vec<&GroupPart>) =
+            numbered.flat_map(|(group, rule)| rule.parts.iter().map(move |part| (group, part))).unzip();
+        let clients: Vec<AccessRule> = parts.iter().map(|part| part.clients.clone()).collect();
         let clients = Access::new(&clients)?;
-        let keys = KeyMasks::new(rules.iter().map(|rule| &*rule.keys));
-        Ok(GroupMatcher { clients, keys, ids: IdMasks::new(rules, trusted) })
+        let keys = KeyMasks::new(parts.iter().map(|part| &*part.keys));
+        let is_each_one = groups.iter().copied().eq(0..groups.len());
+        let groups = (!is_each_one).then(|| groups.into());
+        Ok(GroupMatcher { clients, keys, ids: IdMasks::new(&parts, trusted), groups })
     }
 
     /// Returns the number of the first group that a client matches.
@@ -238,7 +273,11 @@ impl GroupMatcher {
             (Some(own), Some(ids)) => own.mask(client, ids),
             _ => 0,
         };
-        self.clients.first(client, by_key | by_id)
+        let part = self.clients.first(client, by_key | by_id)?;
+        match &self.groups {
+            None => Some(part),
+            Some(groups) => groups.get(part).copied(),
+        }
     }
 }
 
@@ -248,12 +287,12 @@ mod tests {
     use transport::Transport;
 
     use super::*;
-    use crate::access::AccessAction;
+    use crate::access::{AccessAction, LocalAddress};
 
     fn rule(from: &str, ids: Vec<ClientId>) -> GroupRule {
         let from = from.split_whitespace().map(|text| text.parse().expect("a network")).collect();
         let clients = AccessRule { action: AccessAction::Allow, from, local: None, transports: None };
-        GroupRule { clients, keys: Vec::new(), ids }
+        GroupPart { clients, keys: Vec::new(), ids }.into()
     }
 
     /// Options with these codes and data.
@@ -296,6 +335,50 @@ mod tests {
         }
         assert_eq!(first(forwarder, &[(16, b"\0\x64")]), Some(1));
         assert_eq!(first(forwarder, &[(3, b""), (16, b"\0\x64"), (65074, b"tablet")]), Some(0), "the first");
+    }
+
+    #[test]
+    fn a_part_counts_at_its_local_address_alone() {
+        let at = |from: &str, ids: Vec<ClientId>, local: &str, port| {
+            let mut rule = rule(from, ids);
+            let address = local.parse().expect("an address");
+            rule.parts[0].clients.local = Some(vec![LocalAddress { address, port }]);
+            rule.parts
+        };
+        let tag = vec![ClientId::Tag(100)];
+        let parts = [
+            at("10.0.0.0/8", Vec::new(), "192.0.2.53", None),
+            rule("198.51.100.0/24", Vec::new()).parts,
+            at("0.0.0.0/0", tag, "192.0.2.54", Some(853)),
+        ];
+        let rules =
+            [GroupRule { parts: parts.concat() }, rule("0.0.0.0/0", Vec::new()), GroupRule::default()];
+        let trusted = ["192.0.2.1".parse().expect("a network")];
+        let matcher = GroupMatcher::new(&rules, &trusted).expect("few");
+        let bytes = options(&[(16, b"\0\x64")]);
+        let first = |peer: &str, local: &str| {
+            let [peer, local] = [peer, local].map(|text| text.parse().expect("an address"));
+            let client = Client { peer, local, transport: Transport::Tls };
+            matcher.first(GroupClient { client: &client, key: None, ids: Some(ClientIds(&bytes)) })
+        };
+        assert_eq!(first("10.0.0.1:1", "192.0.2.53:53"), Some(0));
+        assert_eq!(first("10.0.0.1:1", "192.0.2.54:53"), Some(1), "another address");
+        assert_eq!(first("198.51.100.1:1", "192.0.2.54:53"), Some(0), "at any address");
+        assert_eq!(first("203.0.113.1:1", "[::ffff:192.0.2.54]:853"), Some(0));
+        assert_eq!(first("203.0.113.1:1", "192.0.2.54:53"), Some(1), "another port");
+        let many = vec![GroupRule { parts: vec![rules[1].parts[0].clone(); 13] }; 5];
+        assert_eq!(GroupMatcher::new(&many, &[]).err(), Some(TooManyRules { rules: 65 }));
+    }
+
+    #[test]
+    fn hosts_are_added_to_the_part_that_names_them() {
+        let mac = [0x02, 0, 0x5e, 0x10, 0, 0xff];
+        let parts = [rule("192.0.2.0/24", Vec::new()).parts, rule("", vec![ClientId::Mac(mac)]).parts];
+        let mut rule = GroupRule { parts: parts.concat() };
+        let address = IpAddr::from([198, 51, 100, 7]);
+        rule.add_hosts(|named| (named == mac).then_some(&address));
+        let from = rule.parts.iter().map(|part| part.clients.from.len()).collect::<Vec<_>>();
+        assert_eq!((from, rule.parts[1].clients.from[0]), (vec![1, 1], Prefix::single(address)));
     }
 
     /// Returns whether an option names a client, by the forms that the page on groups has.

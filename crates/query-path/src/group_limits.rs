@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::access::{AccessAction, AccessRule};
-    use crate::client_groups::ClientIds;
+    use crate::client_groups::{ClientIds, GroupPart};
 
     #[test]
     fn clients_behind_a_forwarder_have_a_limit_each() {
@@ -147,7 +147,7 @@ mod tests {
         };
         let from = vec!["192.0.2.0/24".parse().expect("a network")];
         let clients = AccessRule { action: AccessAction::Allow, from, local: None, transports: None };
-        let rule = GroupRule { clients, keys: Vec::new(), ids: Vec::new() };
+        let rule = GroupPart { clients, keys: Vec::new(), ids: Vec::new() }.into();
         let (few, some) = (limit(3), limit(5));
         let groups = [(rule, Some(few.clone()))];
         let limits = GroupLimits::new(&groups, Some(some.clone()), &[], &table).expect("few");

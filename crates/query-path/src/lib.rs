@@ -97,7 +97,9 @@ mod zones;
 
 pub use asked::{Asked, QueryFacts};
 pub use chaos::Identity;
-pub use client_groups::{ClientId, ClientIds, GroupClient, GroupMatcher, GroupRule, TrustedForwarders};
+pub use client_groups::{
+    ClientId, ClientIds, GroupClient, GroupMatcher, GroupPart, GroupRule, TrustedForwarders,
+};
 pub use group_limits::{GroupLimit, GroupLimits};
 pub use late::{Responder, WorkerState};
 pub use log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role, RuleLog};

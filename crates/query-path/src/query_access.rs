@@ -189,6 +189,8 @@ mod tests {
     use wire::NameBuf;
 
     use super::*;
+    use crate::access::LocalAddress;
+    use crate::access::tests::local_address;
     use crate::prefix::tests::{address, prefix};
 
     fn key(text: &str) -> LowerNameBuf {
@@ -246,7 +248,7 @@ mod tests {
 
     fn any_rule() -> impl Strategy<Value = QueryRule> {
         let actions = [QueryAction::Allow, QueryAction::Refuse, QueryAction::Drop, QueryAction::Truncate];
-        let local = prop::option::of(prop::collection::vec(address(), 0..2));
+        let local = prop::option::of(prop::collection::vec(local_address(), 0..2));
         let transports = prop::option::of(prop::sample::subsequence(Transport::ALL, 0..=TRANSPORTS));
         let clients = (prop::collection::vec(prefix(), 0..3), local, transports);
         let keys = prop::sample::subsequence(KEYS.to_vec(), 0..=2);
@@ -265,14 +267,17 @@ mod tests {
     /// The rules evaluated one after the other.
     fn walk(rules: &[QueryRule], message: &QueryTraits<'_>) -> Option<QueryAction> {
         let Client { peer, local, transport } = message.client;
-        let (peer, local) = (peer.ip().to_canonical(), local.ip().to_canonical());
+        let (peer, own) = (peer.ip().to_canonical(), local.ip().to_canonical());
+        let is_at = |named: &LocalAddress| {
+            named.address.to_canonical() == own && named.port.is_none_or(|port| port == local.port())
+        };
         let has = |named: &LowerNameBuf| message.key == Some(named.as_lower());
         let fits = |rule: &&QueryRule| {
             let QueryRule { clients, keys, signed_by, opcodes, types, .. } = rule;
             let AccessRule { from, local: at, transports, .. } = clients;
             (from.iter().any(|prefix| prefix.to_canonical().contains(peer)) || keys.iter().any(has))
                 && signed_by.as_ref().is_none_or(has)
-                && at.as_ref().is_none_or(|all| all.iter().any(|named| named.to_canonical() == local))
+                && at.as_ref().is_none_or(|all| all.iter().any(is_at))
                 && transports.as_ref().is_none_or(|all| all.contains(transport))
                 && opcodes.as_ref().is_none_or(|all| all.contains(&message.opcode))
                 && types.as_ref().is_none_or(|all| message.qtype.is_some_and(|qtype| all.contains(&qtype)))
@@ -291,8 +296,8 @@ mod tests {
             opcode in prop::sample::select(CODES.to_vec()),
             qtype in prop::option::of(prop::sample::select(KINDS.to_vec())),
         ) {
-            let locals: Vec<IpAddr> =
-                rules.iter().flat_map(|rule| rule.clients.local.iter().flatten()).copied().collect();
+            let locals = rules.iter().flat_map(|rule| rule.clients.local.iter().flatten());
+            let locals: Vec<IpAddr> = locals.map(|local| local.address).collect();
             let local = if locals.is_empty() { local } else { *at.get(&locals) };
             let edges = rules.iter().flat_map(|rule| &rule.clients.from).map(wire::Prefix::address);
             let access = QueryAccess::new(&rules).expect("few rules");

@@ -182,9 +182,9 @@ mod tests {
         let mut tcp = rule("tcp", &["10.0.0.0/8"], &["k."]);
         tcp.clients.transports = Some(vec![Transport::Tcp]);
         let mut here = rule("here", &[], &["k."]);
-        here.clients.local = Some(vec!["192.0.2.1".parse().expect("an address")]);
+        here.clients.local = Some(vec!["192.0.2.1".parse::<std::net::IpAddr>().expect("an address").into()]);
         let mut there = rule("there", &[], &["k."]);
-        there.clients.local = Some(vec!["192.0.2.2".parse().expect("an address")]);
+        there.clients.local = Some(vec!["192.0.2.2".parse::<std::net::IpAddr>().expect("an address").into()]);
         let clients = ViewClients::new(&[there, tcp, here]).expect("few views");
         assert_eq!(of(&clients, "192.0.2.9", Transport::Tcp, Some("k.")), "tcp");
         assert_eq!(of(&clients, "192.0.2.9", Transport::Udp, Some("k.")), "here");

@@ -129,11 +129,11 @@ mod tests {
         let from = from.split_whitespace().map(|text| text.parse().expect("a network")).collect();
         ClientGroup {
             facts: GroupFacts { name: format!("g{number}"), tags: Vec::new() },
-            rule: GroupRule {
+            rule: GroupRule::from(query_path::GroupPart {
                 clients: AccessRule { action: AccessAction::Allow, from, local: None, transports: None },
                 keys: keys.iter().map(|key| name(key).as_name().to_lower()).collect(),
                 ids: Vec::new(),
-            },
+            }),
             sources: SourceMask::default().with(SourceId(number)),
             counts: Arc::default(),
         }

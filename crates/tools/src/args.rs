@@ -479,12 +479,35 @@ pub enum CtlVerb {
         /// The address of the client, for views, groups and access rules. Default: 127.0.0.1, in no group.
         #[arg(long, value_name = "ADDRESS")]
         client: Option<IpAddr>,
-        /// The TSIG key that signs the query.
-        #[arg(long, value_name = "NAME")]
-        key: Option<String>,
+        /// What else decides about the client.
+        #[command(flatten)]
+        traits: ClientTraits,
     },
     /// Stop the server.
     Stop,
+}
+
+/// What decides about a client's group besides its address.
+#[derive(Debug, Args)]
+pub struct ClientTraits {
+    /// The TSIG key that signs the query.
+    #[arg(long, value_name = "NAME")]
+    pub key: Option<String>,
+    /// The address of the server that the query is sent to, as IP or IP@PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub on: Option<String>,
+    /// The transport of the query, such as tls.
+    #[arg(long, value_name = "PROTO")]
+    pub proto: Option<String>,
+    /// The MAC address that the client, a forwarder, sends in an EDNS option.
+    #[arg(long, value_name = "ADDRESS")]
+    pub mac: Option<String>,
+    /// The identifier of a client that a forwarder sends in an EDNS option.
+    #[arg(long, value_name = "NAME")]
+    pub client_id: Option<String>,
+    /// The tag of a client that a forwarder sends in an EDNS option.
+    #[arg(long, value_name = "NUMBER")]
+    pub edns_tag: Option<u16>,
 }
 
 /// `nomen ctl token`.
@@ -651,9 +674,9 @@ pub enum CtlPolicy {
         /// The address of a client, for rules about clients.
         #[arg(long, value_name = "ADDRESS")]
         client: Option<IpAddr>,
-        /// The TSIG key that signs the query, for groups of clients.
-        #[arg(long, value_name = "NAME")]
-        key: Option<String>,
+        /// What else decides about the client.
+        #[command(flatten)]
+        traits: ClientTraits,
         /// The type of the query.
         #[arg(long = "type", value_name = "TYPE", default_value = "A")]
         rtype: String,

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::args::{
-    CtlArgs, CtlCache, CtlCookies, CtlDelegation, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlToken,
-    CtlVerb, CtlZone, TopWord,
+    ClientTraits, CtlArgs, CtlCache, CtlCookies, CtlDelegation, CtlForward, CtlLimits, CtlLog, CtlNta,
+    CtlPolicy, CtlToken, CtlVerb, CtlZone, TopWord,
 };
 use crate::ctl_database::database_text;
 use crate::ctl_delegations::{about_delegations, delegation_text, delegations_text};
@@ -19,7 +19,7 @@ use crate::ctl_values::{flat, in_days, value_text};
 use crate::key_args::CtlKey;
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand, TopKind};
+use control::protocol::{self, AcceptedVersion, AnswerLine, ClientDetails, ControlCommand, TopKind};
 use control::socket::default_paths;
 use wording::reason;
 
@@ -93,12 +93,13 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Zone(CtlZone::Dump { name }) => ControlCommand::ZoneDump { name: name.clone() },
         CtlVerb::Key(key) => about_keys(key),
         CtlVerb::Delegation(delegation) => about_delegations(delegation),
-        CtlVerb::Explain { name, rtype, dnssec, client, key } => ControlCommand::Explain {
+        CtlVerb::Explain { name, rtype, dnssec, client, traits } => ControlCommand::Explain {
             name: name.clone(),
             rtype: rtype.clone(),
             dnssec: *dnssec,
             client: *client,
-            key: key.clone(),
+            key: traits.key.clone(),
+            details: details(traits),
         },
         CtlVerb::Cache(cache) => about_cache(cache),
         CtlVerb::Forward(forward) => about_forward(forward),
@@ -178,12 +179,24 @@ fn about_policy(verb: &CtlPolicy) -> ControlCommand {
             };
             ControlCommand::PolicyTop { by, count: *count as usize, hour: *hour }
         }
-        CtlPolicy::Test { name, client, key, rtype } => ControlCommand::PolicyTest {
+        CtlPolicy::Test { name, client, traits, rtype } => ControlCommand::PolicyTest {
             name: name.clone(),
             client: *client,
-            key: key.clone(),
+            key: traits.key.clone(),
+            details: details(traits),
             rtype: Some(rtype.clone()),
         },
+    }
+}
+
+/// Returns what decides about a client's group besides its address and key.
+fn details(traits: &ClientTraits) -> ClientDetails {
+    ClientDetails {
+        on: traits.on.clone(),
+        proto: traits.proto.clone(),
+        mac: traits.mac.clone(),
+        client_id: traits.client_id.clone(),
+        edns_tag: traits.edns_tag,
     }
 }
 

@@ -5,7 +5,7 @@
 //! nomen "regards these options in queries from the networks of `client-ids-from` alone".
 
 use query_path::access::{AccessAction, AccessRule};
-use query_path::{ClientId, ClientIds, GroupClient, GroupMatcher, GroupRule};
+use query_path::{ClientId, ClientIds, GroupClient, GroupMatcher, GroupPart, GroupRule};
 use transport::{Client, Transport};
 
 /// Most rules of a matcher.
@@ -40,7 +40,7 @@ pub(crate) fn run(data: &[u8]) {
 /// A group of the clients that these options name, and of no address.
 fn rule(ids: Vec<ClientId>) -> GroupRule {
     let clients = AccessRule { action: AccessAction::Allow, from: Vec::new(), local: None, transports: None };
-    GroupRule { clients, keys: Vec::new(), ids }
+    GroupPart { clients, keys: Vec::new(), ids }.into()
 }
 
 /// An option: its code and its data.

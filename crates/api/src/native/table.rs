@@ -2,7 +2,7 @@
 
 use config::api::ApiRight::{Change, Manage, Policy, Read, Server};
 use config::upstreams::UpstreamServer;
-use control::protocol::{ControlCommand as Verb, RolledRole, TopKind};
+use control::protocol::{ClientDetails, ControlCommand as Verb, RolledRole, TopKind};
 
 use super::arguments::Arguments;
 use super::route::ArgumentKind::{Flag, Number, Objects, Text, Texts, Words};
@@ -22,6 +22,15 @@ const HOUR: Argument = optional("hour", Flag, "In the last hour instead of since
 const NAME: Argument = required("name", Text, "The domain name.");
 const CLIENT: Argument = optional("client", Text, "The IP address of the client.");
 const TSIG_KEY: Argument = optional("key", Text, "The TSIG key that signs the query.");
+const ON: Argument =
+    optional("on", Text, "The address of this server that the query is sent to, as IP or IP@PORT.");
+const PROTO: Argument = optional("proto", Text, "The transport of the query, such as tls.");
+const MAC: Argument =
+    optional("mac", Text, "The MAC address that the client, a forwarder, sends in an EDNS option.");
+const CLIENT_ID: Argument =
+    optional("client_id", Text, "The identifier of a client that a forwarder sends in an EDNS option.");
+const EDNS_TAG: Argument =
+    optional("edns_tag", Number, "The tag of a client that a forwarder sends in an EDNS option.");
 const DOMAIN: Argument = required("domain", Text, "The domain.");
 const KEY: Argument = required("key", Text, "The key, as TAG or TAG/ALGORITHM.");
 
@@ -156,6 +165,11 @@ const SERVER: &[Route] = &[
             optional("type", Text, "The query type; A if it is missing."),
             CLIENT,
             TSIG_KEY,
+            ON,
+            PROTO,
+            MAC,
+            CLIENT_ID,
+            EDNS_TAG,
             optional("dnssec", Flag, "Whether the DNSSEC OK bit is set."),
         ],
         &schemas::EXPLANATION,
@@ -567,13 +581,24 @@ const POLICIES: &[Route] = &[
         "/policy/test",
         "Which rule decides about a name.",
         Need::Server(Read),
-        &[NAME, CLIENT, TSIG_KEY, optional("type", Text, "The query type; A if it is missing.")],
+        &[
+            NAME,
+            CLIENT,
+            TSIG_KEY,
+            ON,
+            PROTO,
+            MAC,
+            CLIENT_ID,
+            EDNS_TAG,
+            optional("type", Text, "The query type; A if it is missing."),
+        ],
         &schemas::POLICY_TEST,
         Run::Command(|given| {
             Ok(Verb::PolicyTest {
                 name: given.given("name"),
                 client: given.parsed("client", "an IP address")?,
                 key: given.text("key"),
+                details: details(given)?,
                 rtype: given.text("type").or_else(|| Some("A".into())),
             })
         }),
@@ -615,6 +640,22 @@ fn explain(given: &Arguments) -> Result<Verb, ApiFault> {
         dnssec: given.flag("dnssec"),
         client: given.parsed("client", "an IP address")?,
         key: given.text("key"),
+        details: details(given)?,
+    })
+}
+
+fn details(given: &Arguments) -> Result<ClientDetails, ApiFault> {
+    let tag = |tag: u64| {
+        let fault =
+            |_| ApiFault::bad_request(format!("{tag} is not a tag from 0 to 65535")).field("edns_tag");
+        u16::try_from(tag).map_err(fault)
+    };
+    Ok(ClientDetails {
+        on: given.text("on"),
+        proto: given.text("proto"),
+        mac: given.text("mac"),
+        client_id: given.text("client_id"),
+        edns_tag: given.number("edns_tag").map(tag).transpose()?,
     })
 }
 

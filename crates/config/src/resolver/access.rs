@@ -1,5 +1,6 @@
 //! `[[resolver.access]]`: access to recursion.
 
+use query_path::access::LocalAddress;
 use recursion::{Access, AccessAction, AccessRule};
 use transport::Transport;
 use wire::Prefix;
@@ -64,8 +65,9 @@ pub(crate) fn rule(
     proto: Option<&Vec<At<Transport>>>,
     interfaces: &Interfaces,
 ) -> AccessRule {
-    let addresses =
-        |names: &Vec<At<String>>| names.iter().flat_map(|name| interfaces.addresses_of(name)).collect();
+    let addresses = |names: &Vec<At<String>>| -> Vec<LocalAddress> {
+        names.iter().flat_map(|name| interfaces.addresses_of(name)).map(LocalAddress::from).collect()
+    };
     AccessRule {
         action: AccessAction::Allow,
         from: from.iter().flat_map(|from| networks(from.value, interfaces)).collect(),

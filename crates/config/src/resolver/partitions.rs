@@ -246,9 +246,10 @@ mod tests {
         let settings = settings(&text).expect("good");
         let policy = settings.recursive().expect("on").policy_config(&Interfaces::default());
         let of_phones = policy.partitions.groups.last().expect("a group");
-        let keys: Vec<String> = of_phones.rule.keys.iter().map(|key| key.as_name().to_string()).collect();
+        let [part] = &of_phones.rule.parts[..] else { panic!("{of_phones:?}") };
+        let keys: Vec<String> = part.keys.iter().map(|key| key.as_name().to_string()).collect();
         assert_eq!(
-            (&*of_phones.name, &*keys, of_phones.rule.clients.from.len()),
+            (&*of_phones.name, &*keys, part.clients.from.len()),
             ("phones", &["phone.".into()][..], 0)
         );
         assert!(!of_phones.partition.is_shared());

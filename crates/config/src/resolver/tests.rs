@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use query_path::access::LocalAddress;
 use recursion::{
     Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, PrivateConfig,
     SpecialOff, ValidationConfig,
@@ -301,6 +302,7 @@ fn every_key_reaches_the_policy() {
     let loopback = [prefix("127.0.0.0/8"), prefix("::1/128")];
     let attached = [prefix("127.0.0.0/8"), prefix("192.168.7.0/24"), prefix("2001:db8::/64")];
     let any = [prefix("0.0.0.0/0"), prefix("::/0")];
+    let local = |text: &str| LocalAddress::from(text.parse::<IpAddr>().expect("an address"));
     let rules = [
         AccessRule {
             action: AccessAction::Refuse,
@@ -311,7 +313,7 @@ fn every_key_reaches_the_policy() {
         AccessRule {
             action: AccessAction::Allow,
             from: attached.into_iter().chain(any).collect(),
-            local: Some(["192.168.7.1", "2001:db8::1"].map(|text| text.parse().expect("an address")).into()),
+            local: Some(["192.168.7.1", "2001:db8::1"].map(local).into()),
             transports: Some(vec![Transport::Tcp]),
         },
     ];
@@ -445,9 +447,7 @@ fn an_interface_that_is_not_there_fits_nobody() {
     let settings = settings(&text);
     let recursive = settings.recursive().expect("on");
     assert_eq!(recursive.interfaces_without_address(&interfaces()), ["wlan7", "eth9"]);
-    let local = |interfaces| {
-        recursive.policy_config(interfaces).access[0].local.clone().map(|all: Vec<IpAddr>| all.len())
-    };
+    let local = |interfaces| recursive.policy_config(interfaces).access[0].local.clone().map(|all| all.len());
     assert_eq!((local(&interfaces()), local(&Interfaces::default())), (Some(2), Some(0)));
 }
 

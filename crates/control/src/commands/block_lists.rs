@@ -196,7 +196,22 @@ pub(super) fn test(
     }
     let found = decided(recursive, name.as_name(), client, qtype);
     let none = || json!({"result": "no-rule", "text": "no policy zone and no list has a rule for it"});
-    Ok(found.unwrap_or_else(none))
+    let mut described = found.unwrap_or_else(none);
+    if let Some(Some(group)) = group_of(recursive, client) {
+        let text = described["text"].as_str().unwrap_or_default();
+        described["text"] = format!("{text} (group `{group}`)").into();
+        described["group"] = group.into();
+    }
+    Ok(described)
+}
+
+/// Returns the group of a client that the operator names, `Some(None)` if it is in none; `None` if there are
+/// no groups.
+pub(super) fn group_of(recursive: &Recursive, client: &QueryClient) -> Option<Option<String>> {
+    let has_groups = recursive.lists.groups().iter().any(|(name, _)| name != DEFAULT_GROUP);
+    let client = client.of_groups().filter(|_| has_groups)?;
+    let rules = recursive.lists.in_force()?;
+    Some(rules.group_of(client).facts.map(|facts| facts.name.clone()))
 }
 
 /// Returns the rule that decides about a query name, if there is one.

@@ -25,6 +25,7 @@ use super::asking::QueryClient;
 use super::{CommandResult, access, block_lists};
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
+use config::policy_groups::DEFAULT_GROUP;
 use config::zone_name::zone_name;
 use message::{QuerySpec, print};
 use serving::frontend::Served;
@@ -33,7 +34,7 @@ use serving::recursive::Recursive;
 /// Longest wait for the answer of other servers; the resolver gives up earlier.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The transport of the explained query: its answer is not truncated.
+/// The transport of the explained query unless the operator names one: its answer is not truncated.
 const TRANSPORT: Transport = Transport::Tcp;
 
 /// The query to explain, of class IN.
@@ -185,6 +186,7 @@ fn beyond(
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
     let (name, client, qtype) = (question.name.as_name(), &question.client, question.qtype);
+    steps.extend(block_lists::group_of(recursive, client).map(|group| group_step(client, group.as_deref())));
     if let Some(step) = block_lists::decided(recursive, name, client, qtype) {
         let goes_on = ["exempt", "passthru"].iter().any(|result| step["result"] == *result);
         let kind = if step["zone"].is_null() { "list" } else { "policy-zone" };
@@ -200,6 +202,16 @@ fn beyond(
     let answered = by_rule(recursive, partition, inquiry, inspection, &mut steps)?;
     let answer = rewritten(engine, recursive, question, answered, &mut steps)?;
     Ok(json!({"steps": steps, "answer": answer.text()?}))
+}
+
+/// Returns the step that shows a client's group.
+fn group_step(client: &QueryClient, group: Option<&str>) -> Value {
+    let who = client.client().peer.ip();
+    let text = match group {
+        Some(group) => format!("the client {who} is in group `{group}`"),
+        None => format!("the client {who} is in no group"),
+    };
+    with(said("group", text), "group", group.unwrap_or(DEFAULT_GROUP))
 }
 
 /// The rule that decides a query in the query path.
@@ -565,10 +577,11 @@ fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
 /// Returns the answer of the query path, without counting the query.
 fn answer(engine: &Arc<Engine<Served>>, question: &ExplainedQuery) -> Result<Answered, CommandFault> {
     let &ExplainedQuery { name, qtype, dnssec_ok, ref client } = question;
-    let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
+    let options = client.options().to_vec();
+    let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, options, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));
-    let mut packets = Packets::new(TRANSPORT, MAX_MESSAGE);
+    let mut packets = Packets::new(client.client().transport, MAX_MESSAGE);
     let mut message = spec.message().map_err(CommandFault::Query)?;
     if let Some(key) = client.key_name() {
         message = engine.sign_query(key, message).ok_or(CommandFault::Stopping)?;

@@ -196,10 +196,10 @@ async fn dump(parts: &Arc<ServerParts>, name: String, pieces: Pieces) -> Command
 
 /// Explains how a query would be answered.
 async fn explained(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
-    let ControlCommand::Explain { name, rtype, dnssec, client, key } = verb else {
+    let ControlCommand::Explain { name, rtype, dnssec, client, key, details } = verb else {
         return Err(CommandFault::Stopping);
     };
-    let client = QueryClient::read(&parts.frontend.engine, client, key.as_deref())?;
+    let client = QueryClient::read(parts, client, key.as_deref(), &details)?;
     let question = ExplainedQuery::read(&name, &rtype, dnssec, client)?;
     blocking(parts, move |parts| explain::explain(parts, &question)).await
 }
@@ -267,9 +267,9 @@ async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult
         Verb::PolicyTop { by, count, hour } => {
             recursive(parts, move |service| block_lists::top(service, by, count, hour)).await
         }
-        Verb::PolicyTest { name, client, key, rtype } => {
+        Verb::PolicyTest { name, client, key, details, rtype } => {
             let rtype = rtype.unwrap_or_default();
-            let client = QueryClient::read(&parts.frontend.engine, client, key.as_deref())?;
+            let client = QueryClient::read(parts, client, key.as_deref(), &details)?;
             recursive(parts, move |service| block_lists::test(service, &name, &client, &rtype)).await
         }
         _ => recursive(parts, block_lists::status).await,

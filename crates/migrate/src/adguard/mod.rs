@@ -1,5 +1,6 @@
 //! AdGuardHome.yaml, of AdGuard Home 0.107.
 
+mod clients;
 mod rules;
 mod settings;
 mod upstreams;
@@ -10,8 +11,8 @@ use std::path::Path;
 use crate::encrypted::{self, EncryptedListens};
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
-use crate::network::{Network, disjoint};
-use crate::policy::{Effect, MAX_GROUPS};
+use crate::network::Network;
+use crate::policy::Effect;
 use crate::rates;
 use crate::source_rates::{Lengths, SourceRates};
 use crate::text::{SyntaxFault, Texts};
@@ -95,7 +96,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     rules::user_rules(work, &home);
     rules::rewrites(work, &home);
     rules::protection(work, &home);
-    clients(work, &home);
+    clients::convert(work, &home);
     apart(work, &home);
     for (section, rules) in [("dns", DNS), ("filtering", FILTERING), ("dns", FILTERING)] {
         for statement in home.section(section) {
@@ -472,93 +473,6 @@ fn lists(work: &mut Work, home: &Home<'_>) {
             work.ledger.translated(list, "[[policy.list]]");
         }
     }
-}
-
-/// Converts clients with settings of their own: to groups, or else they are refused.
-fn clients(work: &mut Work, home: &Home<'_>) {
-    let Some(section) = find(home.all, "clients") else { return };
-    work.ledger.open(section);
-    let persistent = section.find("persistent").unwrap_or(section);
-    work.ledger.open(persistent);
-    if let Some(found) = section.find("runtime_sources") {
-        work.ledger.unneeded(found, "nomen knows clients by their addresses");
-    }
-    let all: Vec<&Statement> =
-        persistent.block().iter().filter(|client| client.find("name").is_some()).collect();
-    let ids = |client: &'_ Statement| -> Vec<Option<Network>> {
-        let ids = client.find("ids").map_or(&[][..], Statement::block);
-        ids.iter().map(|id| Network::parse(id.key())).collect()
-    };
-    let known: Vec<Vec<Network>> =
-        all.iter().map(|client| ids(client).into_iter().flatten().collect()).collect();
-    let mut refused = Vec::new();
-    for (client, networks) in all.into_iter().zip(disjoint(&known)) {
-        let (selection, ids) = (selection(work, home, client), ids(client));
-        let are_known = !ids.is_empty() && ids.iter().all(Option::is_some);
-        match selection {
-            Some(selection) if selection == of_all(work) => {
-                work.ledger.unneeded(client, "it has the settings of all clients");
-            }
-            _ if !are_known => work.refuse_recursion(
-                client,
-                "it has settings of its own, and nomen knows clients by their addresses alone",
-            ),
-            _ if networks.is_empty() => work.ledger.unneeded(client, "its networks are those of others"),
-            Some(selection) => {
-                if selection.get("lists").is_some() && work.recurse().get("local-data").is_some() {
-                    let how = "`local-data` is for this client, too";
-                    work.ledger.part(&client.span, &client.title(), Coverage::Differs, how);
-                }
-                work.group(client.find("name").map_or("", Statement::value), &networks, selection);
-                work.ledger.translated(client, "[[policy.group]]");
-            }
-            None => {
-                refused.extend(networks);
-                work.ledger.narrower(
-                    client,
-                    "nomen has no such settings of single clients: it is refused recursion",
-                );
-            }
-        }
-    }
-    // The first match decides.
-    let access = std::mem::take(&mut work.nomen.access);
-    refused.into_iter().for_each(|network| work.nomen.grant("refuse", network.to_string()));
-    work.nomen.access.extend(access);
-}
-
-/// What counts for clients without settings of their own.
-fn of_all(work: &Work) -> Keys {
-    Keys(work.nomen.policy.0.iter().filter(|(key, _)| *key == "safe-search").cloned().collect())
-}
-
-/// What counts for a client; `None` if nomen cannot express its settings.
-fn selection(work: &mut Work, home: &Home<'_>, client: &Statement) -> Option<Keys> {
-    let own_blocks = is_off(client.find("use_global_blocked_services"))
-        && client.find("blocked_services").is_some_and(|found| !rules::services(found).is_empty());
-    if own_blocks || client.find("upstreams").is_some_and(|found| !found.block().is_empty()) {
-        return None;
-    }
-    if !is_off(client.find("use_global_settings")) {
-        return Some(of_all(work));
-    }
-    let asks = ["safebrowsing_enabled", "parental_enabled"].iter().any(|key| is_on(client.find(key)));
-    let is_filtered = is_on(client.find("filtering_enabled"));
-    // The lists are left out if no other client has them.
-    let lacks_lists = is_filtered && !home.is_filtering();
-    if home.is_protecting() && (asks || lacks_lists) || work.nomen.policy_groups.len() >= MAX_GROUPS {
-        return None;
-    }
-    let mut keys = Keys::default();
-    if !is_filtered && home.is_filtering() {
-        keys.set("lists", Setting::Texts(Vec::new()));
-    }
-    for found in rules::SAFE_SEARCH.iter().filter_map(|key| client.find(key)) {
-        if rules::safe_search(work, home, found) {
-            keys.switch("safe-search", true);
-        }
-    }
-    Some(keys)
 }
 
 /// Converts the sections that are not about names.

@@ -9,7 +9,7 @@ use super::{Hole, alias, host};
 use crate::ledger::Coverage;
 use crate::model::{Keys, Setting};
 use crate::network::{Network, disjoint};
-use crate::policy::{Effect, MAX_GROUPS, at_and_below};
+use crate::policy::{BY_MAC, Effect, MAX_GROUPS, at_and_below, mac};
 use crate::text::{SourceSpan, SyntaxFault, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::work::{Work, domain};
@@ -170,8 +170,25 @@ impl<'r> Tables<'r> {
 struct Clients {
     /// The groups that clients in no `[[policy.group]]` may have: first those of clients in no table.
     others: Vec<GroupIds>,
-    /// Those of `[[policy.group]]`, with their networks.
-    moved: Vec<(GroupIds, Vec<Network>)>,
+    /// Those of `[[policy.group]]`, first those by network.
+    moved: Vec<Moved>,
+}
+
+/// How a group of clients is known. Pi-hole looks for a client in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum KnownBy {
+    Network,
+    Mac,
+    /// The network interface that its queries arrive at.
+    Interface,
+}
+
+/// Clients with the same groups.
+struct Moved {
+    known_by: KnownBy,
+    groups: GroupIds,
+    /// Members of `from`; names of interfaces.
+    from: Vec<String>,
 }
 
 /// Converts all rows.
@@ -205,40 +222,96 @@ fn all(work: &mut Work, rows: &[Row], hole: &Hole) {
     }
     let others = selection(work, &counted, &clients.others);
     work.nomen.policy.0.extend(others.0);
-    for (groups, networks) in clients.moved.iter().filter(|(_, networks)| !networks.is_empty()) {
-        let lists = selection(work, &counted, std::slice::from_ref(groups));
-        work.group(&tables.title(groups), networks, lists);
+    for Moved { known_by, groups, from } in clients.moved.iter().filter(|moved| !moved.from.is_empty()) {
+        let mut lists = selection(work, &counted, std::slice::from_ref(groups));
+        match known_by {
+            KnownBy::Network | KnownBy::Mac => work.group_of(&tables.title(groups), from.clone(), lists),
+            KnownBy::Interface => {
+                lists.0.insert(0, ("interface", Setting::Texts(from.clone())));
+                work.group_of(&tables.title(groups), vec!["any".to_owned()], lists);
+            }
+        }
     }
 }
 
-/// Converts the clients, of which the longest network decides.
+/// Returns how a client is known, and what the configuration names it by. A name of a host has no use.
+fn known(row: &Row) -> Option<(KnownBy, Vec<String>)> {
+    let text = row.get("ip")?;
+    let is_interface = |name: &&str| !name.is_empty() && !name.contains(char::is_whitespace);
+    let interface = text.strip_prefix(':').filter(is_interface);
+    match (Network::parse(text), mac(text), interface) {
+        (Some(_), ..) => Some((KnownBy::Network, Vec::new())),
+        (None, Some(mac), _) => Some((KnownBy::Mac, vec![mac])),
+        (None, None, Some(name)) => Some((KnownBy::Interface, vec![name.to_owned()])),
+        (None, None, None) => None,
+    }
+}
+
+/// Converts the clients: of networks, the longest decides.
 fn clients(work: &mut Work, tables: &Tables<'_>) -> Clients {
     let everyone: GroupIds = [0].into_iter().filter(|group| tables.is_on(*group)).collect();
     let rows: Vec<&Row> = tables.of("client").collect();
-    let of = |row: &&Row| row.get("ip").and_then(Network::parse).into_iter().collect();
-    let known: Vec<Vec<Network>> = rows.iter().map(of).collect();
+    let networks: Vec<Vec<Network>> =
+        rows.iter().map(|row| row.get("ip").and_then(Network::parse).into_iter().collect()).collect();
+    let rows: Vec<(&Row, GroupIds, Option<(KnownBy, Vec<String>)>)> = rows
+        .into_iter()
+        .zip(disjoint(&networks))
+        .map(|(row, networks)| {
+            let mut known = known(row);
+            if let Some((KnownBy::Network, from)) = &mut known {
+                *from = networks.iter().map(ToString::to_string).collect();
+            }
+            (row, tables.groups(row, gravity::CLIENT_BY_GROUP, "client_id"), known)
+        })
+        .collect();
+    // A client with the groups of all needs one of its own only before others that it could be in.
+    let last = rows.iter().filter(|(_, groups, _)| *groups != everyone);
+    let last = last.filter_map(|(.., known)| known.as_ref().map(|(by, _)| *by)).max();
     let mut all = Clients { others: vec![everyone.clone()], moved: Vec::new() };
-    for ((row, known), networks) in rows.into_iter().zip(&known).zip(disjoint(&known)) {
-        let groups = tables.groups(row, gravity::CLIENT_BY_GROUP, "client_id");
-        if groups == everyone {
+    for (row, groups, known) in rows {
+        let is_before = known.as_ref().is_some_and(|(by, _)| Some(*by) < last);
+        if groups == everyone && !is_before {
             work.ledger.unneeded(&row.statement, "it has the lists of all clients");
             continue;
         }
         let has_room = all.moved.len() < MAX_GROUPS;
-        match all.moved.iter_mut().find(|(other, _)| *other == groups) {
-            Some((_, of_group)) if !known.is_empty() => of_group.extend(networks),
-            None if !known.is_empty() && has_room => all.moved.push((groups, networks)),
-            _ => {
-                let why = "nomen knows clients by their addresses alone: what its groups block is blocked for \
-                           all clients in no [[policy.group]], and these have no exceptions but its own";
-                work.ledger.narrower(&row.statement, why);
+        let same = |moved: &&mut Moved, by| moved.known_by == by && moved.groups == groups;
+        match known {
+            Some((known_by, from)) => match all.moved.iter_mut().find(|moved| same(moved, known_by)) {
+                Some(moved) => moved.from.extend(from),
+                None if has_room => all.moved.push(Moved { known_by, groups, from }),
+                None => {
+                    unmoved(work, row, "there can be 64 groups");
+                    all.others.push(groups);
+                    continue;
+                }
+            },
+            None => {
+                unmoved(
+                    work,
+                    row,
+                    "nomen knows clients by their address, MAC address or interface, not by name",
+                );
                 all.others.push(groups);
                 continue;
             }
         }
         work.ledger.translated(&row.statement, "[[policy.group]]");
     }
+    all.moved.sort_by_key(|moved| moved.known_by);
+    if all.moved.iter().any(|moved| moved.known_by == KnownBy::Mac) {
+        work.ledger.unwritten(Coverage::Differs, BY_MAC);
+    }
     all
+}
+
+/// Reports a client that is in no group.
+fn unmoved(work: &mut Work, row: &Row, why: &str) {
+    let words = format!(
+        "{why}: what its groups block is blocked for all clients in no [[policy.group]], and these have no \
+         exceptions but its own"
+    );
+    work.ledger.narrower(&row.statement, words);
 }
 
 /// Whether an entry has an effect on any client.
@@ -247,7 +320,7 @@ fn applies(work: &mut Work, row: &Row, groups: &GroupIds, clients: &Clients) -> 
         work.ledger.unneeded(&row.statement, "it is off");
         return false;
     }
-    let mut all = clients.others.iter().chain(clients.moved.iter().map(|(groups, _)| groups));
+    let mut all = clients.others.iter().chain(clients.moved.iter().map(|moved| &moved.groups));
     let is_used = all.any(|of_client| !of_client.is_disjoint(groups));
     if !is_used {
         work.ledger.unneeded(&row.statement, "no client is in its groups");

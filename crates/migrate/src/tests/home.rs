@@ -316,7 +316,8 @@ fn protection_of_adguard_home_that_nomen_lacks_refuses_recursion() {
         "filtering:\n  blocked_services:\n    ids: [tiktok]\n",
         "user_rules: ['*$dnsrewrite=192.0.2.1']\n",
         "filters: [{enabled: true, url: 'ftp://a.example/l', name: a}]\n",
-        "clients:\n  persistent:\n  - {name: a, ids: ['aa:bb:cc:dd:ee:ff'], use_global_settings: false}\n",
+        "clients:\n  persistent:\n  - {name: a, ids: ['aa:bb:cc:dd:ee:ff'], upstreams: [192.0.2.2]}\n",
+        "clients:\n  persistent:\n  - {name: a, ids: [tv], use_global_settings: false, safe_search: {enabled: true}}\n",
         "clients:\n  persistent:\n  - {name: a, ids: [phone], use_global_settings: true, upstreams: [192.0.2.2]}\n",
     ] {
         let found = adguard(&format!("dns:\n  upstream_dns: [192.0.2.1]\n{settings}"));
@@ -328,6 +329,36 @@ fn protection_of_adguard_home_that_nomen_lacks_refuses_recursion() {
     let open = adguard("dns:\n  upstream_dns: [192.0.2.1]\n  allowed_clients: [10.0.0.0/8, phone]\n");
     has(&open, &["action = \"allow\"\nfrom = [\"10.0.0.0/8\"]"]);
     assert_eq!(outcomes(&open, "phone"), [Coverage::Narrower]);
+}
+
+/// Clients as the page "Configuration" of AdGuard Home's wiki has them: by MAC address and by ClientID.
+#[test]
+fn clients_of_adguard_home_by_mac_address_are_groups_after_those_by_network() {
+    let found = adguard(
+        "dns:\n  upstream_dns: [192.0.2.1]\nfilters: [{enabled: true, url: 'https://a.example/l', name: ads}]\n\
+         clients:\n  persistent:\n  \
+         - {name: tv, ids: ['AA-BB-CC-DD-EE-01'], use_global_settings: false, filtering_enabled: false}\n  \
+         - {name: child, ids: [10.0.0.8/29, 'aa:bb:cc:dd:ee:02'], use_global_settings: false, \
+            filtering_enabled: true, safe_search: {enabled: true, yandex: false}}\n  \
+         - {name: desk, ids: [10.0.0.2]}\n  \
+         - {name: mine, ids: [10.0.0.3, my-phone], use_global_settings: false, filtering_enabled: false}\n  \
+         - {name: work, ids: [my-laptop], use_global_settings: false, filtering_enabled: false}\n",
+    );
+    let groups = found.toml.split_once("[[policy.group]]").expect("groups").1;
+    let expected = "\nname = \"child\"\nfrom = [\"10.0.0.8/29\"]\nsafe-search = true\n\n\
+        [[policy.group]]\nname = \"desk\"\nfrom = [\"10.0.0.2\"]\n\n\
+        [[policy.group]]\nname = \"mine\"\nfrom = [\"10.0.0.3\"]\nlists = []\n\n\
+        [[policy.group]]\nname = \"tv\"\nfrom = [\"mac:aa:bb:cc:dd:ee:01\"]\nlists = []\n\n\
+        [[policy.group]]\nname = \"child-2\"\nfrom = [\"mac:aa:bb:cc:dd:ee:02\"]\nsafe-search = true\n";
+    assert_eq!(groups, expected);
+    assert!(!found.toml.contains("refuse"), "{}", found.toml);
+    let narrower: Vec<&str> = found
+        .accounts
+        .iter()
+        .filter(|one| one.outcome == Coverage::Narrower)
+        .map(|one| one.statement.as_str())
+        .collect();
+    assert_eq!(narrower.len(), 2, "{narrower:?}");
 }
 
 #[test]
@@ -616,12 +647,30 @@ queries = true
 /// Clients that nomen does not know may have any address: what they may not see is blocked for all others.
 #[test]
 fn groups_of_unknown_clients_count_for_all_others() {
-    let unknown = GRAVITY.replace("192.0.2.96/30", "aa:bb:cc:dd:ee:ff");
+    let unknown = GRAVITY.replace("192.0.2.96/30", "tablet.lan");
     let files = [("/etc/pihole/pihole.toml", PIHOLE), ("/etc/pihole/gravity.sql", unknown.as_str())];
     let found = of(PeerProgram::PiHole, &files);
     has(&found, &["\nlists = [\"own-names\", \"hosts.txt\", \"pihole-blocked\", \"pihole-blocked-1\"]\n"]);
-    assert_eq!(outcomes(&found, "client aa:"), [Coverage::Narrower]);
+    assert_eq!(outcomes(&found, "client tablet"), [Coverage::Narrower]);
     assert!(!found.toml.contains("name = \"kids\""), "{}", found.toml);
+}
+
+/// Clients by MAC address and by interface, as Pi-hole's page on per-client groups writes them.
+#[test]
+fn clients_of_pi_hole_by_mac_address_and_interface_are_groups_after_those_by_network() {
+    for (client, from) in [
+        ("AA:BB:CC:DD:EE:0F", "from = [\"mac:aa:bb:cc:dd:ee:0f\"]\n"),
+        (":eth1", "from = [\"any\"]\ninterface = [\"eth1\"]\n"),
+    ] {
+        let moved = GRAVITY.replace("192.0.2.96/30", client);
+        let files = [("/etc/pihole/pihole.toml", PIHOLE), ("/etc/pihole/gravity.sql", moved.as_str())];
+        let found = of(PeerProgram::PiHole, &files);
+        let names = found.toml.matches("name = \"no group\"\n").count();
+        let (before, kids) = found.toml.split_once("name = \"kids\"\n").expect("a group");
+        assert!(kids.starts_with(from), "{kids}");
+        assert!(before.contains("from = [\"192.0.2.100\"]") && names == 1, "{before}");
+        assert_eq!(outcomes(&found, &format!("client {client}")), [Coverage::Translated]);
+    }
 }
 
 #[test]

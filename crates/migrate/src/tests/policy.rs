@@ -147,6 +147,43 @@ fn unbound(text: &str) -> Converted {
     of(PeerProgram::Unbound, &[("/etc/unbound/unbound.conf", text)])
 }
 
+/// The statements are written as in unbound.conf(5).
+#[test]
+fn response_ip_of_unbound_is_a_policy_zone_behind_the_others() {
+    let found = unbound(
+        "server:\n  module-config: \"respip iterator\"\n  access-control: 10.0.0.0/8 allow\n  \
+         define-tag: \"mal\"\n  response-ip: 192.0.2.0/24 always_nxdomain\n  response-ip: 192.0.2.128/25 redirect\n  \
+         response-ip-data: 192.0.2.128/25 \"A 198.51.100.1\"\n  response-ip: 2001:db8::/32 redirect\n  \
+         response-ip-data: 2001:db8::/32 \"CNAME redirect.example.com\"\n  response-ip: 203.0.113.1 always_refuse\n  \
+         response-ip: 203.0.113.0/24 deny\n  response-ip-tag: 203.0.113.0/24 \"mal\"\n\
+         rpz:\n  name: rpz.example\n  zonefile: rpz.zone\n",
+    );
+    let zones = "[[policy.zone]]\nname = \"rpz.example.\"\nmax-ttl = \"7d\"\n\n\
+                 [[policy.zone]]\nname = \"response-ip.rpz.invalid.\"\n\n";
+    assert_eq!(part(&found, "[[policy.zone]]", "[[zone]]"), zones);
+    has(&found, &["name = \"response-ip.rpz.invalid\"\nfile = \"/lists/response-ip.txt\"\n"]);
+    let [list] = &found.lists[..] else { panic!("{:?}", found.lists) };
+    let expected = "$TTL 60\n@ SOA localhost. root.localhost. 1 3600 600 86400 60\n@ NS localhost.\n\
+        24.0.2.0.192.rpz-ip CNAME .\n25.128.2.0.192.rpz-ip A 198.51.100.1\n\
+        32.0.0.0.0.0.0.db8.2001.rpz-ip CNAME redirect.example.com.\n32.1.113.0.203.rpz-ip CNAME rpz-drop.\n\
+        24.0.113.0.203.rpz-ip CNAME rpz-drop.\n";
+    assert_eq!(list.text, expected);
+    assert_eq!(outcomes(&found, "response-ip-tag"), [Coverage::Unneeded]);
+    assert_eq!(outcomes(&found, "response-ip 203.0.113.1"), [Coverage::Differs]);
+    let refused = "[[resolver.access]]\naction = \"refuse\"\nfrom = [\"any\"]";
+    assert!(!found.toml.contains(refused), "{}", found.toml);
+    // What blocks for some clients alone is not moved; without the module, nothing has an effect.
+    let tagged = "server:\n  module-config: \"respip iterator\"\n  define-tag: \"mal\"\n  \
+                  access-control-tag: 10.0.0.0/8 \"mal\"\n  \
+                  access-control-tag-action: 10.0.0.0/8 \"mal\" always_nxdomain\n  \
+                  response-ip-tag: 203.0.113.0/24 \"mal\"\n";
+    has(&unbound(tagged), &[refused]);
+    let off = unbound(&tagged.replace("respip ", ""));
+    assert!(!off.toml.contains(refused) && off.lists.is_empty(), "{}", off.toml);
+    let unknown = "server:\n  module-config: \"respip iterator\"\n  response-ip: 192.0.2.0/24 frob\n";
+    has(&unbound(unknown), &[refused]);
+}
+
 #[test]
 fn policy_zones_of_unbound_keep_their_order_and_actions() {
     let found = unbound(

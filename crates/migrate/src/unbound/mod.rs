@@ -3,6 +3,7 @@
 mod access;
 mod limits;
 mod local;
+mod response_ip;
 mod rules;
 mod tags;
 mod zones;
@@ -83,6 +84,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             }
         }
     }
+    response_ip::convert(work, &all);
     over_tcp(work, &all);
     over_tls(work, &all);
     if find(sections, "server").is_none_or(|_| last(&all, "username").is_none()) {
@@ -140,7 +142,6 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
             "qname-minimisation" => minimisation(work, all, statement),
             "root-hints" => work.hints.push((join(directory, statement.value()), statement.span.clone())),
             "module-config" => modules(work, statement),
-            "response-ip" => work.refuse_recursion(statement, "nomen has no policy for addresses in answers"),
             "dns64-prefix" => match Network::parse(statement.value()) {
                 Some(network) if last(all, "module-config").is_some_and(|m| m.value().contains("dns64")) => {
                     work.recurse().text("dns64-prefix", network.to_string());
@@ -230,6 +231,8 @@ const HANDLED: &[&str] = &[
     "interface-view",
     "interface-action",
     "response-ip",
+    "response-ip-data",
+    "response-ip-tag",
     "local-zone-tag",
     "outgoing-interface",
 ];

@@ -6,12 +6,18 @@ use std::net::UdpSocket;
 
 use crate::connections::connect;
 use crate::metrics::http;
+use crate::proxies::header_to;
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text, written};
 
 const UPSTREAM: &str = "ads A 192.0.2.1\nadult A 192.0.2.2\nwww A 192.0.2.3\n";
 
 /// A forwarder with two lists and a policy zone. Clients at 127.0.0.8 and 127.0.0.9 are children.
 fn server(more: &str) -> (Server, Server) {
+    server_with("", more)
+}
+
+/// The same with keys of `[server]`.
+fn server_with(keys: &str, more: &str) -> (Server, Server) {
     let upstream = Server::start(&format!("{APEX}{UPSTREAM}"), "");
     let folder = tempfile::tempdir().expect("a folder");
     let rpz = "$TTL 60\n@ SOA . . 1 3600 600 86400 60\n@ NS invalid.\nwww.example CNAME *.\n";
@@ -29,7 +35,7 @@ fn server(more: &str) -> (Server, Server) {
          safe-search = true\n{more}",
         written(upstream.address)
     );
-    (Server::start_in(folder, "", &config), upstream)
+    (Server::start_in(folder, keys, &config), upstream)
 }
 
 /// Which of these names the server answers with an address for a client.
@@ -130,6 +136,7 @@ fn queries_that_a_key_signs_are_those_of_its_group() {
 fn options_of_a_trusted_forwarder_select_the_group() {
     let (server, _upstream) = server("");
     let from = "from = [\"mac:02:00:5e:10:00:ff\", \"client-id:tablet\", \"edns-tag:100\"]";
+    let test = |words: &[&str]| server.ctl(&[&["policy", "test", "adult.example"], words].concat());
     server.reconfigure("from = [\"127.0.0.8/31\"]", from);
     let said = text(&server.ctl(&["reload"]).stderr);
     assert!(said.contains("no forwarder is trusted to send one"), "{said}");
@@ -147,6 +154,18 @@ fn options_of_a_trusted_forwarder_select_the_group() {
         }
         assert!(adult("127.0.0.5", "16:0065") && adult("127.0.0.5", "65001:02005e1000fe"));
     }
+    for option in [["--mac", "02-00-5E-10-00-FF"], ["--client-id", "tablet"], ["--edns-tag", "100"]] {
+        let said = text(&test(&[&["--client", "127.0.0.5"], &option[..]].concat()).stdout);
+        assert!(said.contains("blocks it") && said.contains("(group `children`)"), "{option:?}: {said}");
+        let fault = text(&test(&[&["--client", "127.0.0.6"], &option[..]].concat()).stderr);
+        assert!(fault.contains("127.0.0.6: it is not in `client-ids-from`"), "{option:?}: {fault}");
+    }
+    let said = server.ctl(&["explain", "adult.example", "--client", "127.0.0.5", "--client-id", "tablet"]);
+    let said = text(&said.stdout);
+    assert!(said.contains("the client 127.0.0.5 is in group `children`"), "{said}");
+    assert!(said.contains("status: NXDOMAIN"), "{said}");
+    let said = text(&server.ctl(&["explain", "adult.example", "--client", "127.0.0.5"]).stdout);
+    assert!(said.contains("127.0.0.5 is in no group") && said.contains("192.0.2.2"), "{said}");
 }
 
 /// A query for the address of `adult.example` with RD.
@@ -218,4 +237,40 @@ fn clients_of_a_group_have_a_limit_over_each_transport() {
     eventually("queries are dropped", &server, || over() > refused as u64);
     let status = text(&server.ctl(&["policy", "status"]).stdout);
     assert!(status.contains("queries over the limit"), "{status}");
+}
+
+#[test]
+fn a_group_has_the_queries_to_an_address_of_the_server() {
+    let (server, _upstream) = server_with("proxy-protocol-from = [\"127.9.0.1\"]\n", "");
+    let (ip, port) = (server.address.ip(), server.address.port());
+    let asked = |words: &[&str]| server.query(&[&["adult.example", "+short"], words].concat());
+    // By a proxy that names the destination 192.0.2.53, port 53.
+    let behind_proxy = || {
+        let socket = UdpSocket::bind("127.9.0.1:0").expect("an address");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        let header = header_to([127, 0, 0, 3], [192, 0, 2, 53], 2);
+        let query = [&header[..], &message(7, "adult.example", 1)].concat();
+        socket.send_to(&query, server.address).expect("sent");
+        let mut reply = [0; 512];
+        socket.recv(&mut reply).expect("a reply");
+        reply[3] & 15
+    };
+    let mut from = "from = [\"127.0.0.8/31\"]".to_owned();
+    for (member, is_here, is_there) in [
+        (format!("any on:{ip}"), true, false),
+        (format!("127.0.0.0/8 on:{ip}@{port}"), true, false),
+        (format!("any on:{ip}@1"), false, false),
+        (format!("127.0.0.8/31 on:{ip}"), false, false),
+        ("any on:192.0.2.53@53".to_owned(), false, true),
+    ] {
+        let next = format!("from = [\"192.0.2.0/24\", \"{member}\"]");
+        server.reconfigure(&from, &next);
+        from = next;
+        server.reload();
+        assert_eq!([asked(&[]).is_empty(), asked(&["+tcp"]).is_empty()], [is_here; 2], "{member}");
+        assert_eq!(behind_proxy() == 3, is_there, "{member}: behind the proxy");
+    }
+    let test = |on: &str| text(&server.ctl(&["policy", "test", "adult.example", "--on", on]).stdout);
+    assert!(test("192.0.2.53@53").contains("(group `children`)"), "{}", test("192.0.2.53@53"));
+    assert_eq!(test("192.0.2.53@853"), "no policy zone and no list has a rule for it\n");
 }

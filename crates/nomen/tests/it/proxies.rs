@@ -23,7 +23,7 @@ const OUTSIDE: [u8; 4] = [192, 0, 2, 7];
 
 /// Returns a header that names this client, port 4660, at this address of the proxy, by `protocol`: 1 is
 /// TCP, 2 is UDP.
-fn header_to(client: [u8; 4], to: [u8; 4], protocol: u8) -> Vec<u8> {
+pub(crate) fn header_to(client: [u8; 4], to: [u8; 4], protocol: u8) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     header.extend([0x21, 0x10 | protocol, 0, 19]);
     header.extend(client);

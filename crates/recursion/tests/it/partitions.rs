@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use query_path::GroupRule;
+use query_path::GroupPart;
 use recursion::{
     AccessAction, AccessRule, Domain, LookupCompletion, PartitionedGroup, PartitionsConfig, PolicyConfig,
     SpecialOff, Validations,
@@ -111,7 +111,7 @@ fn group(name: &str, from: &str, partition: u32) -> PartitionedGroup {
     let from = vec![format!("{from}/32").parse().expect("a network")];
     let clients = AccessRule { action: AccessAction::Allow, from, local: None, transports: None };
     let keys = Vec::new();
-    let rule = GroupRule { clients, keys, ids: Vec::new() };
+    let rule = GroupPart { clients, keys, ids: Vec::new() }.into();
     PartitionedGroup { name: name.into(), rule, partition: Partition::numbered(partition) }
 }
 

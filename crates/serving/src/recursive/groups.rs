@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use policy::{GroupFacts, SourceId, SourceMask};
-use query_path::{GroupLimit, GroupLimits};
+use query_path::{GroupLimit, GroupLimits, GroupRule};
 use rate_limits::{RateLimit, RateTable};
 use recursion::{ClientGroup, ClientGroups, GroupCounts, OtherClients, PartitionsConfig};
 use resolver::Partition;
 use tracing::error;
-use wire::Prefix;
 
 use super::lists::RulesConfig;
 use config::neighbours::{MacAddress, neighbours};
@@ -122,6 +121,13 @@ fn sources(config: &RulesConfig, selection: &RuleSelection) -> SourceMask {
     selected
 }
 
+/// Returns the rule of a group with the addresses that its hosts have now.
+fn with_hosts(rule: &GroupRule, addresses: &MacAddresses) -> GroupRule {
+    let mut rule = rule.clone();
+    rule.add_hosts(|mac| addresses.get(&MacAddress(mac)).into_iter().flatten());
+    rule
+}
+
 /// Returns the groups as they come into force.
 pub(super) fn compiled(
     config: &GroupsConfig,
@@ -131,9 +137,7 @@ pub(super) fn compiled(
 ) -> Option<ClientGroups> {
     let (others, sources) = selected.split_last()?;
     let group = |(group, sources): (&GroupConfig, &SourceMask)| {
-        let mut rule = group.rule.clone();
-        let of_hosts = group.macs.iter().filter_map(|mac| addresses.get(mac)).flatten();
-        rule.clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
+        let rule = with_hosts(&group.rule, addresses);
         let facts = GroupFacts { name: group.name.clone(), tags: group.tags.clone() };
         ClientGroup { facts, rule, sources: *sources, counts: figures.of(&group.name).rules }
     };
@@ -162,8 +166,7 @@ pub(super) fn partitions(
     present.others = now(DEFAULT_GROUP, usual.others);
     for (own, group) in present.groups.iter_mut().zip(&config.groups) {
         own.partition = now(&group.name, own.partition);
-        let of_hosts = group.macs.iter().filter_map(|mac| addresses.get(mac)).flatten();
-        own.rule.clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
+        own.rule = with_hosts(&group.rule, addresses);
     }
     present
 }
@@ -228,9 +231,7 @@ pub(super) fn limits(
         Some(GroupLimit { limit, refused: figures.of(group).over_limit })
     };
     let group = |group: &GroupConfig| {
-        let mut rule = group.rule.clone();
-        let of_hosts = group.macs.iter().filter_map(|mac| addresses.get(mac)).flatten();
-        rule.clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
+        let rule = with_hosts(&group.rule, addresses);
         (rule, limit(&group.name, group.queries))
     };
     let groups: Vec<_> = config.groups.iter().map(group).collect();
@@ -255,6 +256,7 @@ mod tests {
     use config::lists::ListsConfig;
     use config::{AcceptedConfig, interfaces::Interfaces, read_text};
     use recursion::PartitionedGroup;
+    use wire::Prefix;
 
     use super::*;
 
@@ -342,7 +344,7 @@ mod tests {
         assert_eq!(by_day, usual);
         let by_night = at("2026-11-26T20:00:00Z", &found);
         assert_eq!((by_night.groups[0].partition, by_night.others), (evening, others));
-        assert_eq!(by_night.groups[0].rule.clients.from, [Prefix::single(address)]);
+        assert_eq!(by_night.groups[0].rule.parts[0].clients.from, [Prefix::single(address)]);
     }
 
     #[test]
