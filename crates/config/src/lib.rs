@@ -7,6 +7,7 @@
 //! | `threads`, `tcp`, `https`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `certificates` | `[[certificate]]`, `[server]` | `tls` |
 //! | `acme` | `[acme]` | `issuing` of `serving` |
+//! | `odoh` | `[odoh]` | `frontend` of `serving` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
 //! | `rate_limits` | `[rate-limits]` | `query-path` |
@@ -60,6 +61,7 @@ pub mod machine;
 pub mod metrics;
 pub mod named_paths;
 pub mod neighbours;
+pub mod odoh;
 pub mod peer_tls;
 pub mod peers;
 pub mod policy_groups;
@@ -109,6 +111,7 @@ use listen::Listen;
 use lists::{ListsConfig, PolicyList, PolicySection};
 use log::LogSection;
 use metrics::MetricsSection;
+use odoh::OdohSection;
 use policy_groups::{GroupsConfig, PolicyGroup, PolicySchedule};
 use policy_zones::{PolicyZoneBlock, PolicyZonesConfig};
 use rate_limits::RateLimitSection;
@@ -154,6 +157,8 @@ pub struct Settings {
     pub certificates: Vec<At<CertificateBlock>>,
     /// `[acme]`, if present.
     pub acme: Option<At<AcmeSection>>,
+    /// `[odoh]`, if present.
+    pub odoh: Option<At<OdohSection>>,
     /// Every `[[view]]`.
     pub views: Vec<At<ViewBlock>>,
     /// `[rate-limits]`.
@@ -207,6 +212,7 @@ impl Default for Settings {
             listens: vec![At::default()],
             certificates: Vec::new(),
             acme: None,
+            odoh: None,
             views: Vec::new(),
             rate_limits: At::default(),
             transfers: At::default(),
@@ -234,7 +240,7 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 29] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 30] {
         let Configuration { settings, zones, templates, dnssec_policies, .. } = self;
         let Settings {
             server,
@@ -242,6 +248,7 @@ impl Configuration {
             listens,
             certificates,
             acme,
+            odoh,
             views,
             rate_limits,
             transfers,
@@ -270,6 +277,7 @@ impl Configuration {
             listens,
             certificates,
             acme,
+            odoh,
             zones,
             templates,
             dnssec_policies,
@@ -359,6 +367,9 @@ impl Configuration {
             let api = self.settings.api.iter().flat_map(|api| api.listen.iter());
             acme.check_addresses(&opened, metrics.chain(api), faults);
         }
+        if let Some(odoh) = &self.settings.odoh {
+            odoh.check(faults);
+        }
         self.check_signing_and_delegations(has_state, faults);
     }
 
@@ -386,6 +397,7 @@ impl Settings {
             listens,
             certificates,
             acme,
+            odoh,
             views,
             rate_limits,
             transfers,
@@ -413,6 +425,7 @@ impl Settings {
         adopt_blocks(&mut self.listens, listens, &mut pending);
         adopt_blocks(&mut self.certificates, certificates, &mut pending);
         adopt_option(&mut self.acme, acme, &mut pending);
+        adopt_option(&mut self.odoh, odoh, &mut pending);
         adopt_blocks(&mut self.views, views, &mut pending);
         adopt(&mut self.rate_limits, rate_limits, &mut pending);
         adopt(&mut self.transfers, transfers, &mut pending);
@@ -528,8 +541,8 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` with its rules, `[[certificate]]`, `client-ca-file`, `[[api.token]]`
-    /// and `[database]` name, and those of session tickets.
+    /// Reads the files that `[resolver]` with its rules, `[[certificate]]`, `[odoh]`, `client-ca-file`,
+    /// `[[api.token]]` and `[database]` name, and those of session tickets.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
@@ -541,6 +554,7 @@ impl Settings {
         }
         faults.extend(certificates::read_files(&mut self.certificates));
         faults.extend(self.server.value.tickets.read_files());
+        faults.extend(self.odoh.iter_mut().flat_map(|odoh| odoh.value.read_files()));
         faults.extend(self.server.value.client_certificates.read_file());
         faults.extend(api::read_hash_files(&mut self.api_tokens));
         faults.extend(self.database.as_mut().and_then(|database| database.value.read_file()));
@@ -568,6 +582,11 @@ impl Settings {
         self.server.tickets.paths()
     }
 
+    /// Returns the files of the keys of Oblivious DoH.
+    fn oblivious_key_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.odoh.iter().flat_map(|odoh| odoh.paths())
+    }
+
     /// Whether a listener of DNS or of the API has TLS.
     pub fn has_tls(&self) -> bool {
         self.listens.iter().any(|listen| listen.has_tls()) || self.api.iter().any(|api| api.has_tls())
@@ -579,6 +598,7 @@ impl Settings {
     pub fn encryption_warnings(&self, now: SystemTime) -> Vec<Diagnostic> {
         let mut warnings = certificates::warnings(&self.certificates, self.has_tls(), now);
         warnings.extend(self.server.tickets.warnings(self.has_tls()));
+        warnings.extend(self.odoh.iter().flat_map(|odoh| OdohSection::warnings(odoh, &self.listens)));
         warnings.extend(self.acme.iter().filter_map(|acme| AcmeSection::warning(acme, &self.listens)));
         warnings.extend(self.discovery_warning());
         warnings

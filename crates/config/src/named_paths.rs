@@ -51,7 +51,7 @@ impl Settings {
         paths.read_files.extend(super::api::hash_files(api_tokens));
         paths.read_files.extend(self.database.iter().flat_map(|database| database.files()));
         let certificates = self.certificate_files().into_iter().flat_map(|(chain, key)| [chain, key]);
-        for path in certificates.chain(self.ticket_key_files()) {
+        for path in certificates.chain(self.ticket_key_files()).chain(self.oblivious_key_files()) {
             // ACME clients replace links to files in another folder.
             paths.read_files.extend(path.canonicalize().ok());
             paths.read_files.push(path);

@@ -378,6 +378,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         listens,
         certificates,
         acme,
+        odoh,
         views,
         rate_limits,
         transfers,
@@ -409,6 +410,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
     all.extend(certificates.iter().flat_map(|certificate| of(&**certificate)));
     all.extend(acme.iter().flat_map(|acme| of(&**acme)));
+    all.extend(odoh.iter().flat_map(|odoh| of(&**odoh)));
     all.extend(resolver.iter().flat_map(|resolver| of(&**resolver)));
     all.extend(forwards.iter().flat_map(|forward| of(&**forward)));
     all.extend(stubs.iter().flat_map(|stub| of(&**stub)));
@@ -460,7 +462,7 @@ fn examples() -> String {
 fn a_reload_takes_over_the_live_keys_and_no_other() {
     let start = settings(
         "[server]\nstate-dir = \"s\"\n[acme]\nnames = [\"a.example\"]\naccept-terms = true\n\
-         [metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
+         [odoh]\n[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
          [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
          [[view]]\nname = \"v\"\nfrom = [\"any\"]\n\
          [[zone]]\nname = \"z\"\nfile = \"f\"\n[[policy.zone]]\nname = \"z\"\n\

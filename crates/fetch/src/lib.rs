@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `client` | one request, with its redirects, limits and decompression |
 //! | `exchange` | one request of another protocol over HTTPS |
+//! | `oblivious` | queries by Oblivious DoH |
 //! | `connection` | TCP and TLS connections |
 //! | `fault` | why there is no document |
 //! | `store` | last versions on disk, each with a checksum |
@@ -17,10 +18,14 @@ mod client;
 mod connection;
 mod exchange;
 mod fault;
+mod oblivious;
 mod store;
 
 pub use client::{FetchRequest, Fetched, MAX_REDIRECTS, Validators, fetch};
 pub use connection::{CONNECT_TIMEOUT, HostAddresses};
 pub use exchange::{ExchangeOptions, exchange};
 pub use fault::FetchFault;
+pub use oblivious::{
+    ObliviousExchangeFault, ObliviousRoute, ObliviousRouteFault, oblivious_config, oblivious_exchange,
+};
 pub use store::{DocumentFault, DocumentStore, StoredDocument, checksum};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::handshakes::HandshakeSettings;
+use crate::oblivious::ObliviousTarget;
 use crate::proxies::{HttpProxies, Proxies};
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
@@ -25,6 +26,8 @@ pub(crate) struct Job {
     pub(crate) identify: Option<IdentifyClient>,
     /// How long HTTP caches may keep replies.
     pub(crate) fresh: Option<HttpCacheTime>,
+    /// See [`crate::Context::oblivious`].
+    pub(crate) oblivious: Option<Arc<dyn ObliviousTarget>>,
     /// Finds the option edns-tcp-keepalive in queries over QUIC.
     pub(crate) keepalive: Option<KeepaliveCheck>,
     /// Its socket was opened by another process, which passes it to another server afterwards.

@@ -97,6 +97,7 @@ mod handshakes;
 mod http3;
 mod job;
 mod listener;
+mod oblivious;
 mod outgoing;
 mod passed;
 mod proxies;
@@ -117,6 +118,7 @@ pub use config::{
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use handshakes::TlsChallenges;
 pub use listener::{Bound, Listener, ServeError};
+pub use oblivious::{ObliviousQuery, ObliviousRefusal, ObliviousTarget, PublishedConfigs, SealResponse};
 pub use outgoing::{
     EncryptedStream, Outgoing, OutgoingConfig, OutgoingCounts, PeerStream, connect, encryption_fault,
 };

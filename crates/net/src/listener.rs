@@ -287,6 +287,7 @@ fn worker_job(id: WorkerId, config: &ListenerConfig, running: &Running, context:
         tls: context.tls.as_ref().and_then(|tls| tls.of(id.transport)),
         identify: context.tls.as_ref().and_then(|tls| tls.identify.clone()),
         fresh: context.fresh,
+        oblivious: context.oblivious.clone(),
         keepalive: context.keepalive,
         passed: running.passed.is_some(),
         socket: Arc::default(),

@@ -12,6 +12,7 @@ use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck};
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::handshakes::{HandshakeSettings, TlsChallenges};
 use crate::job::SocketSlot;
+use crate::oblivious::ObliviousTarget;
 use crate::proxies::{HttpProxies, Proxies};
 use crate::shutdown::Shutdown;
 use crate::stats::ListenerStats;
@@ -60,6 +61,8 @@ pub struct Context {
     pub tls: Option<ListenerTls>,
     /// For how long HTTP caches may keep replies. Without it they may not.
     pub fresh: Option<HttpCacheTime>,
+    /// Decrypts queries of Oblivious DoH that come over HTTP. Without it requests with them are refused.
+    pub oblivious: Option<Arc<dyn ObliviousTarget>>,
     /// Finds the option edns-tcp-keepalive, with which a query over QUIC is an error (RFC 9250 §4.3.3).
     /// Without it the handler decides about such queries.
     pub keepalive: Option<KeepaliveCheck>,

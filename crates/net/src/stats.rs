@@ -147,6 +147,13 @@ counters! {
     tls_broken,
     /// HTTP requests without a usable DNS message, which get an HTTP status other than 200.
     https_bad_requests,
+    /// Queries of Oblivious DoH that were decrypted; included in the queries.
+    odoh_queries,
+    /// Queries of Oblivious DoH that are encrypted to a key that this server does not have, or not any more;
+    /// included in the bad HTTP requests.
+    odoh_unknown_key,
+    /// Queries of Oblivious DoH that cannot be read or decrypted; included in the bad HTTP requests.
+    odoh_malformed,
     /// Connections to HTTP without TLS closed at once because their address is in no list of proxies.
     http_unlisted,
     /// QUIC connections closed because the client broke the rules of DNS over QUIC (RFC 9250 §4.3.3) or

@@ -1,7 +1,7 @@
 //! TLS settings: the certificates of this server, its session tickets, the challenges of a CA, the CA
 //! certificates that other servers are authenticated with, connections to other DNS servers over TLS
-//! (`client`), HTTPS (`https`) and QUIC (`doq`, and `quic` for one with tokio), and the cryptography of all
-//! TLS connections. Without sockets: `net` and `fetch` have these.
+//! (`client`), HTTPS (`https`) and QUIC (`doq`, and `quic` for one with tokio), messages of Oblivious DoH
+//! (`odoh`), and the cryptography of all TLS connections. Without sockets: `net` and `fetch` have these.
 #![forbid(unsafe_code)]
 
 mod authorities;
@@ -12,6 +12,7 @@ mod clients;
 mod doq;
 mod files;
 mod https;
+mod odoh;
 mod pin;
 pub mod quic;
 mod server;
@@ -26,6 +27,11 @@ pub use challenge::{ChallengeDigest, challenge_config};
 pub use clients::ClientCertificates;
 pub use doq::over_quic;
 pub use https::over_https;
+pub use odoh::{
+    OBLIVIOUS_CONFIGS, OBLIVIOUS_MESSAGE, ObliviousConfig, ObliviousConfigsFault, ObliviousFault,
+    ObliviousFileFault, ObliviousKeys, ObliviousKeysInUse, ObliviousSeed, ObliviousSeeds, OpenedQuery,
+    ResponseOpener, ResponseSealer,
+};
 pub use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;

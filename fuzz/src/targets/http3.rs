@@ -1,13 +1,20 @@
-//! Streams of HTTP/3: the first byte selects the kind, the second where the bytes are cut.
+//! Streams of HTTP/3: the first byte selects the kind, the second where the bytes are cut. If the first byte
+//! is 255, the rest is a message of Oblivious DoH, or what is encrypted in one.
 //!
 //! RFC 9000 §2.2: "Streams ... are an ordered byte-stream abstraction": what a stream carries does not depend
 //! on how its bytes arrive. RFC 9114 §4.2.2: a header section has at most the bytes that the settings allow,
-//! and no stream makes the reader keep more.
+//! and no stream makes the reader keep more. RFC 9230 §6.1: "opaque key_id<0..2^16-1>": each part has its
+//! length before it, so that a message that is read and written again is the same.
 
 // The crate has it for itself.
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../../crates/net/src/http3/mod.rs"]
 mod streams;
+
+// `tls` has it for itself; it needs no cryptography.
+#[allow(dead_code)]
+#[path = "../../../crates/tls/src/odoh/message.rs"]
+mod oblivious;
 
 use streams::{ControlStreams, H3Fault, MAX_FIELDS, Request, RequestReader, UniStream};
 
@@ -35,8 +42,28 @@ fn unidirectional(parts: &[&[u8]]) -> Result<bool, H3Fault> {
     Ok(true)
 }
 
+/// Reads messages and configurations of Oblivious DoH.
+fn read_oblivious(bytes: &[u8]) {
+    if let Ok(message) = oblivious::Message::read(bytes) {
+        assert_eq!(message.write().as_deref(), Some(bytes));
+        assert!(!message.encrypted.is_empty());
+    }
+    if let Ok(dns) = oblivious::dns_message(bytes) {
+        assert!(!dns.is_empty());
+        let padded = oblivious::padded(dns, 128, 65_535).expect("it fits");
+        assert_eq!(oblivious::dns_message(&padded), Ok(dns));
+    }
+    if let Ok(Some(key)) = oblivious::public_key(bytes) {
+        let configs = oblivious::configs(&[oblivious::contents(&key)]);
+        assert_eq!(oblivious::public_key(&configs), Ok(Some(key)));
+    }
+}
+
 pub(crate) fn run(bytes: &[u8]) {
     let [kind, cut, bytes @ ..] = bytes else { return };
+    if *kind == 255 {
+        return read_oblivious(bytes);
+    }
     let (first, second) = bytes.split_at(usize::from(*cut).min(bytes.len()));
     let bytewise: Vec<&[u8]> = bytes.chunks(1).collect();
     if kind % 2 == 1 {

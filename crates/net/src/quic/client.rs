@@ -10,6 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use transport::{Client, HandlerFactory};
 
 use crate::config::{HttpCacheTime, KeepaliveCheck, ListenerConfig, TcpConfig};
+use crate::oblivious::ObliviousTarget;
 use crate::stats::WorkerStats;
 use crate::tcp::{Activity, Close, ConnectionEvent, Events, Permit, SharedBuffers, TcpTimes, idle_time};
 
@@ -25,6 +26,7 @@ pub(super) struct QuicClient<F: HandlerFactory> {
     pub(super) client: Client,
     pub(super) keepalive: Option<KeepaliveCheck>,
     pub(super) fresh: Option<HttpCacheTime>,
+    pub(super) oblivious: Option<Arc<dyn ObliviousTarget>>,
     pub(super) state: QuicState,
 }
 

@@ -12,7 +12,7 @@ use super::answers::{
 };
 use super::client::{QuicClient, Waiting};
 use crate::http3::{self, H3Code, H3Fault, MAX_FIELDS, Request, RequestReader};
-use crate::tcp::https::message::{self, BadRequest, MessageSource};
+use crate::tcp::https::message::{self, Asked, BadRequest, Reply};
 
 const CODES: StreamCodes = StreamCodes {
     cancelled: code(H3Code::RequestCancelled),
@@ -52,8 +52,8 @@ pub(super) async fn serve<F: HandlerFactory>(
     mut from_client: RecvStream,
 ) -> Result<(), RequestFault> {
     let active = quic.active();
-    let message = match timeout(quic.times().message, read(quic, &mut from_client)).await {
-        Ok(Ok(Some(request))) => message_of(quic, request),
+    let asked = match timeout(quic.times().message, read(quic, &mut from_client)).await {
+        Ok(Ok(Some(request))) => asked(quic, request),
         Ok(Ok(None)) => {
             cancel(quic, &mut to_client, &CODES);
             return Ok(());
@@ -71,15 +71,12 @@ pub(super) async fn serve<F: HandlerFactory>(
     let _ = from_client.stop(code(H3Code::NoError));
     quic.greeted();
     quic.room_for_answer().await;
-    let answered = match message {
-        Ok(message) => answer(quic, &message, &mut to_client).await,
+    let reply = match asked {
+        Ok(asked) => reply(quic, asked, &mut to_client).await,
         Err(fault) => Err(NoReply::Status(fault)),
     };
-    let written = match answered {
-        Ok(reply) => {
-            let fresh = quic.fresh.and_then(|fresh| fresh(&reply));
-            write(quic, &mut to_client, &message::response((), fresh), &reply).await
-        }
+    let written = match reply {
+        Ok((head, body)) => write(quic, &mut to_client, &head, &body).await,
         Err(NoReply::Status(fault)) => {
             quic.stats.https_bad_requests.add(1);
             write(quic, &mut to_client, &fault.head(), &[]).await
@@ -107,15 +104,25 @@ async fn read<F: HandlerFactory>(
     }
 }
 
-/// Returns the DNS message of a request.
-fn message_of<F: HandlerFactory>(quic: &QuicClient<F>, request: Request) -> Result<Vec<u8>, BadRequest> {
-    match message::source(&request.head, &quic.config.https_paths)? {
-        MessageSource::Url(message) => Ok(message),
-        MessageSource::Body => {
-            let body = request.body.ok_or(BadRequest::TooLong)?;
-            message::checked(&body)?;
-            Ok(body)
+/// Returns what a request asks for.
+fn asked<F: HandlerFactory>(quic: &QuicClient<F>, request: Request) -> Result<Asked, BadRequest> {
+    let source = message::source(&request.head, &quic.config.https_paths)?;
+    let body = request.body.ok_or(BadRequest::TooLong);
+    message::asked(source, body, quic.oblivious.as_deref(), &quic.stats)
+}
+
+/// Returns the response to a request.
+async fn reply<F: HandlerFactory>(
+    quic: &QuicClient<F>,
+    asked: Asked,
+    to_client: &mut SendStream,
+) -> Result<Reply, NoReply> {
+    match asked {
+        Asked::Query { message, seal } => {
+            let reply = answer(quic, &message, to_client).await?;
+            message::response(reply, seal, quic.fresh).map_err(NoReply::Status)
         }
+        Asked::Configs(configs) => Ok(message::configs(configs)),
     }
 }
 

@@ -186,6 +186,7 @@ impl<F: HandlerFactory> Worker<F> {
             client: Client { peer, local, transport: self.job.id.transport },
             keepalive: self.job.keepalive,
             fresh: self.job.fresh,
+            oblivious: self.job.oblivious.clone(),
             state: QuicState::new(permit, Instant::now()),
         };
         let id = quic.number();

@@ -355,6 +355,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             next_id: Rc::clone(&self.next_id),
             client: Client { peer, local, transport: self.job.id.transport },
             fresh: self.job.fresh,
+            oblivious: self.job.oblivious.clone(),
             alt_svc: self.alt_svc.clone(),
             http_proxies: self.job.http_proxies.rules(),
             state: HttpState::new(permit, Instant::now()),

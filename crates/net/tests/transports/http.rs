@@ -239,7 +239,8 @@ fn read_frame(client: &mut TcpClient) -> (u8, u8, u32) {
     (head[3], head[4], u32::from_be_bytes(head[5..9].try_into().unwrap()))
 }
 
-/// A refusal once came before the body was read, and HTTP/2 then resets the stream: curl 7.88 showed no status.
+/// A refusal once came before the body was read, and HTTP/2 then resets the stream: curl 7.88 showed no
+/// status.
 #[test]
 fn a_refused_request_of_http2_is_not_reset() {
     const DATA: u8 = 0;

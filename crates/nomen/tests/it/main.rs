@@ -47,6 +47,7 @@ mod metrics;
 mod migrate;
 mod migrate_access;
 mod odd_files;
+mod odoh;
 mod page;
 mod peers;
 mod policy_zones;

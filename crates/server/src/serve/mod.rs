@@ -44,7 +44,7 @@ use control::parts::ServerParts;
 use control::socket::Socket;
 use passed::PassedSockets;
 use serving::descriptors;
-use serving::frontend::{Frontend, Served, certificates};
+use serving::frontend::{Frontend, Served, certificates, oblivious};
 use serving::issuing;
 use sockets::Sockets;
 use telemetry::logging;
@@ -296,6 +296,7 @@ fn attend(
             of_resolver + of_zones.link_counts().exhausted.get()
         }));
         tokio::spawn(certificates::watch(Arc::clone(&frontend.certificates)));
+        tokio::spawn(oblivious::watch(Arc::clone(&frontend.oblivious)));
         tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
             signal = signals.until_stopped(&manager, &logging, frontend.dnstap.as_deref()) => signal,

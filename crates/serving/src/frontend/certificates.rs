@@ -45,7 +45,7 @@ struct WatchedFiles {
 }
 
 /// What changes if a file is written or replaced; `None` if it cannot be examined.
-type FileState = Option<(u64, u64, i64, i64)>;
+pub(super) type FileState = Option<(u64, u64, i64, i64)>;
 
 impl WatchedFiles {
     /// Returns the certificates to use.
@@ -216,7 +216,8 @@ fn stored(settings: &Settings) -> Option<Arc<ServerCertificate>> {
     read.map(Arc::new)
 }
 
-fn state(path: &Path) -> FileState {
+/// Returns the state of a file now.
+pub(super) fn state(path: &Path) -> FileState {
     let about = std::fs::metadata(path).ok()?;
     Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }

@@ -5,6 +5,7 @@ mod access_rules;
 pub mod certificates;
 mod freshness;
 mod keepalive;
+pub mod oblivious;
 mod reply_counters;
 mod server_cookies;
 mod workers;
@@ -31,6 +32,7 @@ use certificates::Certificates;
 use config::Adopt;
 use config::Settings;
 use config::log::LoggedQueries;
+use oblivious::ObliviousService;
 use reply_counters::ReplyCounters;
 use server_cookies::ServerCookies;
 use telemetry::audit::FailureLines;
@@ -73,6 +75,8 @@ pub struct Frontend {
     cookies: ServerCookies,
     /// The certificates of TLS listeners.
     pub certificates: Arc<Certificates>,
+    /// The keys of Oblivious DoH.
+    pub oblivious: Arc<ObliviousService>,
     /// The listeners; emptied when the server stops.
     listeners: Mutex<Vec<Running>>,
     /// Limits over all TCP and QUIC connections.
@@ -183,6 +187,7 @@ impl Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
             cookies,
             certificates: Arc::new(Certificates::new(settings)?),
+            oblivious: Arc::new(ObliviousService::new(settings)),
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits,
@@ -282,6 +287,7 @@ impl Frontend {
         context.http_proxies = self.http_proxies.clone();
         context.tls = self.certificates.listener_tls();
         context.fresh = Some(freshness::freshness);
+        context.oblivious = Some(Arc::clone(&self.oblivious) as Arc<dyn net::ObliviousTarget>);
         context.keepalive = Some(keepalive::has_keepalive);
         for socket in bound {
             let (addr, transport) = (socket.local_addr(), socket.transport());
@@ -382,6 +388,7 @@ impl Adopt for Frontend {
     fn adopt(&self, settings: &Settings) {
         self.cookies.adopt(settings);
         self.certificates.adopt(settings);
+        self.oblivious.adopt(settings);
         let limit_log = self.limits_top.resize(settings.rate_limits.top.0).unwrap_or_else(|fault| {
             error!("which networks are limited is not counted: {}", wording::reason(&fault));
             None

@@ -10,6 +10,7 @@ use socket2::{Domain, Socket, Type as Kind};
 use transport::Transport;
 use wire::message::{Header, Parser};
 
+use super::oblivious;
 use super::quic::QuicStream;
 use super::secured::said;
 use super::words::Wanted;
@@ -30,7 +31,13 @@ pub struct ReceivedResponse {
 /// Sends the query and waits for the response, as the options require.
 pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<ReceivedResponse, String> {
     let begun = Instant::now();
-    let (message, transport) = if wanted.is_stream() {
+    let (message, transport) = if let Some(how) = &wanted.oblivious {
+        let message = oblivious::ask(wanted, how, query)?;
+        if !belongs(query, &message) {
+            return Err(format!("{} sent an answer that does not belong to the question", wanted.server));
+        }
+        (message, Transport::Https)
+    } else if wanted.is_stream() {
         (over_stream(wanted, query)?, wanted.stream())
     } else {
         let message = over_udp(wanted, query)?;

@@ -1,8 +1,8 @@
 //! `nomen query`: sends queries and prints the answers as dig does, in short form, or as JSON. `words` and
-//! `options` parse the command line, `batch` a file of queries; `ask` exchanges messages, `secured` over TLS,
-//! `quic` over QUIC; `transfer` reads zone transfers. `pursue` implements `--trace`, from the root servers
-//! down (`walk`), and `--chase`, validated from the trust anchors (`anchors`) down, with the queries this
-//! takes (`chase`); `steps` and `chain` print the path.
+//! `options` parse the command line, `batch` a file of queries; `ask` exchanges messages, `secured` over
+//! TLS, `quic` over QUIC, `oblivious` by Oblivious DoH; `transfer` reads zone transfers. `pursue` implements
+//! `--trace`, from the root servers down (`walk`), and `--chase`, validated from the trust anchors
+//! (`anchors`) down, with the queries this takes (`chase`); `steps` and `chain` print the path.
 
 pub mod anchors;
 pub mod as_dig;
@@ -10,6 +10,7 @@ pub mod ask;
 pub mod batch;
 pub mod chain;
 pub mod chase;
+mod oblivious;
 pub mod options;
 pub mod pursue;
 mod quic;

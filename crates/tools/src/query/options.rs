@@ -16,7 +16,7 @@ use message::{EdnsOption, Style};
 use wording::did_you_mean;
 
 /// The names of the options.
-const OPTIONS: [&str; 70] = [
+const OPTIONS: [&str; 72] = [
     "short",
     "dnssec",
     "do",
@@ -80,6 +80,8 @@ const OPTIONS: [&str; 70] = [
     "search",
     "domain",
     "ndots",
+    "odoh",
+    "odoh-path",
     "quic",
     "tls",
     "tls-ca",
@@ -304,6 +306,16 @@ fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resul
         "opcode" => query.opcode = opcode(need(name, value)?)?,
         "tls-ca" | "tls-hostname" | "tls-pin" | "tls-certfile" | "tls-keyfile" => {
             secured(wanted, name, on, value)?
+        }
+        "odoh" if !on => wanted.oblivious = None,
+        "odoh" => wanted.oblivious.get_or_insert_default().proxy = value.map(str::to_owned),
+        "odoh-path" if !on => wanted.oblivious.get_or_insert_default().path = None,
+        "odoh-path" => {
+            let text = need(name, value)?;
+            if !text.starts_with('/') {
+                return Err(WordFault::HttpPath(text.to_owned()));
+            }
+            wanted.oblivious.get_or_insert_default().path = Some(text.to_owned());
         }
         "domain" if !on => wanted.domain = None,
         "domain" => (wanted.domain, wanted.search) = (Some(name_of(need(name, value)?)?), true),

@@ -17,9 +17,10 @@ use crate::args::QueryArgs;
 use message::QuerySpec;
 use message::print::MessageParts;
 
-/// The ports of DNS, and of DNS over TLS and QUIC (RFC 7858 §3.1, RFC 9250 §4.1.1).
+/// The ports of DNS, of DNS over TLS and QUIC (RFC 7858 §3.1, RFC 9250 §4.1.1), and of HTTPS.
 const DNS_PORT: u16 = 53;
 const TLS_PORT: u16 = 853;
+const HTTPS_PORT: u16 = 443;
 
 /// The format of the answer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,15 @@ impl Family {
     }
 }
 
+/// How a query goes by Oblivious DoH.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObliviousWanted {
+    /// The URL of the proxy; `None`: directly to the target.
+    pub proxy: Option<String>,
+    /// The path at the target; `None`: `/dns-query`.
+    pub path: Option<String>,
+}
+
 /// A query, its servers, and the options of the exchange and the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
@@ -93,6 +103,8 @@ pub struct Wanted {
     pub tls: Option<TlsWanted>,
     /// With TLS: use QUIC, not TCP.
     pub quic: bool,
+    /// Use Oblivious DoH: the server is its target, and `tls` has its name and the CA certificates.
+    pub oblivious: Option<ObliviousWanted>,
     /// Keep a truncated answer instead of retrying over TCP.
     pub keep_truncated: bool,
     /// Show the query as well.
@@ -136,6 +148,7 @@ impl Default for Wanted {
             tcp: false,
             tls: None,
             quic: false,
+            oblivious: None,
             keep_truncated: false,
             show_query: false,
             time: Duration::from_secs(3),
@@ -155,12 +168,13 @@ impl Default for Wanted {
 impl Wanted {
     /// Whether the query goes over a stream from the start.
     pub fn is_stream(&self) -> bool {
-        self.tcp || self.tls.is_some()
+        self.tcp || self.tls.is_some() || self.oblivious.is_some()
     }
 
     /// Returns the transport of its streams.
     pub fn stream(&self) -> Transport {
         match (self.tls.is_some(), self.quic) {
+            _ if self.oblivious.is_some() => Transport::Https,
             (false, _) => Transport::Tcp,
             (true, false) => Transport::Tls,
             (true, true) => Transport::Quic,
@@ -168,9 +182,11 @@ impl Wanted {
     }
 
     /// Takes the port of DNS over TLS (RFC 7858 §3.1) in place of that of DNS, if the server is asked over
-    /// TLS.
+    /// TLS, and that of HTTPS for Oblivious DoH.
     pub fn choose_port(&mut self) {
-        if self.tls.is_some() && self.server.port() == DNS_PORT {
+        if self.oblivious.is_some() && self.server.port() == DNS_PORT {
+            self.server.set_port(HTTPS_PORT);
+        } else if self.tls.is_some() && self.server.port() == DNS_PORT {
             self.server.set_port(TLS_PORT);
         }
     }
@@ -226,6 +242,8 @@ pub enum WordFault {
     Subnet(String),
     /// It is neither the name of a host nor an address.
     TlsName(String),
+    /// It is not the path of a URL.
+    HttpPath(String),
     /// It is not the digest of a key: why.
     TlsPin(String),
     /// IXFR without the client's serial, or with an invalid one.
@@ -274,6 +292,7 @@ impl fmt::Display for WordFault {
             Self::TlsName(text) => {
                 write!(f, "+tls-hostname={text}: the name of the server's certificate is expected")
             }
+            Self::HttpPath(text) => write!(f, "+odoh-path={text}: a path such as /dns-query is expected"),
             Self::TlsPin(why) => write!(f, "+tls-pin: {why}"),
             Self::Subnet(text) => write!(f, "+subnet={text}: an address such as 192.0.2.0/24 is expected"),
             Self::Ixfr(word) => {
@@ -406,6 +425,7 @@ impl Reading {
                 return Err(WordFault::Unsupported("tls-certfile with +quic".into(), instead));
             }
         }
+        oblivious(&mut wanted)?;
         if wanted.tls.is_some() && (wanted.trace || wanted.chase) {
             let instead = "--trace and --chase ask many servers, of which most have no TLS";
             return Err(WordFault::Unsupported(wanted.stream().label().into(), instead));
@@ -424,6 +444,33 @@ impl Reading {
         wanted.query.dnssec_ok |= wanted.chase;
         Ok(wanted)
     }
+}
+
+/// Checks and completes the options of a query by Oblivious DoH.
+fn oblivious(wanted: &mut Wanted) -> Result<(), WordFault> {
+    if wanted.oblivious.is_none() {
+        return Ok(());
+    }
+    let unsupported = |option: &str, instead| Err(WordFault::Unsupported(option.to_owned(), instead));
+    // Where the name of the target is stored.
+    let tls = wanted.tls.get_or_insert_default();
+    if wanted.quic {
+        return unsupported("quic with +odoh", "Oblivious DoH goes over HTTPS");
+    }
+    if tls.certificate.is_some() || !tls.pins.is_empty() {
+        let instead = "servers are verified by their names: +tls-ca=FILE has CA certificates";
+        return unsupported("tls-pin or +tls-certfile with +odoh", instead);
+    }
+    if !wanted.has_server {
+        return unsupported("odoh without a server", "@SERVER is the target");
+    }
+    if is_transfer(wanted.query.qtype) {
+        return unsupported("odoh for a zone transfer", "a response has one message");
+    }
+    // RFC 8484 §4.1.
+    wanted.query.id.get_or_insert(0);
+    wanted.query.keepalive = false;
+    Ok(())
 }
 
 /// Parses a name; converts non-ASCII letters by IDNA (RFC 5891).

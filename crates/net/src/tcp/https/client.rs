@@ -21,8 +21,9 @@ use tokio::time::timeout;
 use transport::{Client, HandlerFactory, MAX_MESSAGE, Outcome, ProxiedEnds};
 
 use super::body::{ReplyBody, Unsent};
-use super::message::{self, BadRequest, MessageSource};
+use super::message::{self, Asked, BadRequest, Reply};
 use crate::config::{HttpCacheTime, ListenerConfig};
+use crate::oblivious::ObliviousTarget;
 use crate::proxies::{HttpProxyRules, fault_counter};
 use crate::stats::WorkerStats;
 use crate::tcp::connection::SharedBuffers;
@@ -42,6 +43,7 @@ pub(in crate::tcp) struct HttpClient<F: HandlerFactory> {
     pub(in crate::tcp) next_id: Rc<Cell<u64>>,
     pub(in crate::tcp) client: Client,
     pub(in crate::tcp) fresh: Option<HttpCacheTime>,
+    pub(in crate::tcp) oblivious: Option<Arc<dyn ObliviousTarget>>,
     /// Where HTTP/3 is, for responses (RFC 7838).
     pub(in crate::tcp) alt_svc: Option<HeaderValue>,
     /// The proxies that name the client in each request.
@@ -194,16 +196,15 @@ impl<F: HandlerFactory> HttpClient<F> {
     /// Answers a request.
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<ReplyBody>, NoReply> {
         let _active = ActiveRequest::begin(&self.state);
-        let answer = match self.read(request).await {
-            Ok((client, message)) => self.answer(&message, client).await,
+        let reply = match self.read(request).await {
+            Ok((client, asked)) => self.reply(asked, client).await,
             Err(fault) => Err(Some(fault)),
         };
-        match answer {
-            Ok(reply) => {
-                let fresh = self.fresh.and_then(|fresh| fresh(&reply));
-                let body = ReplyBody::new(reply, &self.state.unsent);
+        match reply {
+            Ok((head, body)) => {
+                let body = ReplyBody::new(body, &self.state.unsent);
                 self.state.changed.notify_one();
-                let mut response = message::response(body, fresh);
+                let mut response = head.map(|()| body);
                 if let Some(place) = &self.alt_svc {
                     response.headers_mut().insert(ALT_SVC, place.clone());
                 }
@@ -230,8 +231,8 @@ impl<F: HandlerFactory> HttpClient<F> {
         Ok(Client { peer, ..self.client })
     }
 
-    /// Reads the client and the DNS message of a request.
-    async fn read(&self, request: Request<Incoming>) -> Result<(Client, Vec<u8>), BadRequest> {
+    /// Reads the client of a request, and what it asks for.
+    async fn read(&self, request: Request<Incoming>) -> Result<(Client, Asked), BadRequest> {
         let (head, body) = request.into_parts();
         let first = self
             .client_of(&head)
@@ -239,13 +240,18 @@ impl<F: HandlerFactory> HttpClient<F> {
         // The body is read before a refusal, too: otherwise HTTP/2 resets the stream behind the response, and
         // some clients (curl 7.88) then do not show the response.
         let body = self.body(body).await;
-        match first? {
-            (client, MessageSource::Url(message)) => Ok((client, message)),
-            (client, MessageSource::Body) => {
-                let message = body?;
-                message::checked(&message)?;
-                Ok((client, message))
+        let (client, source) = first?;
+        Ok((client, message::asked(source, body, self.oblivious.as_deref(), &self.stats)?))
+    }
+
+    /// Returns what a request asks for; `Err(None)`: it gets none.
+    async fn reply(&self, asked: Asked, client: Client) -> Result<Reply, Option<BadRequest>> {
+        match asked {
+            Asked::Query { message, seal } => {
+                let reply = self.answer(&message, client).await?;
+                message::response(reply, seal, self.fresh).map_err(Some)
             }
+            Asked::Configs(configs) => Ok(message::configs(configs)),
         }
     }
 

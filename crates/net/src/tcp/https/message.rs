@@ -1,4 +1,5 @@
-//! DNS messages in HTTP requests and responses (RFC 8484 §4 and §5), without connections.
+//! DNS messages in HTTP requests and responses (RFC 8484 §4 and §5), also those of Oblivious DoH (RFC 9230),
+//! without connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -10,9 +11,17 @@ use hyper::{Method, Response, StatusCode};
 use transport::{ForwardedHeader, MAX_MESSAGE, MessageStream, Next, ProxyHeaderFault};
 
 use super::body::{ReplyBody, Unsent};
+use crate::config::HttpCacheTime;
+use crate::oblivious::{ObliviousQuery, ObliviousRefusal, ObliviousTarget, PublishedConfigs, SealResponse};
+use crate::stats::WorkerStats;
 
 /// The media type of DNS messages.
 const DNS_MESSAGE: &str = "application/dns-message";
+/// The media type of messages of Oblivious DoH (RFC 9230 §4), and of a target's configurations.
+const OBLIVIOUS_MESSAGE: &str = "application/oblivious-dns-message";
+const OCTETS: &str = "application/octet-stream";
+/// Where clients of Oblivious DoH look for the configurations of a target.
+const OBLIVIOUS_CONFIGS: &str = "/.well-known/odohconfigs";
 /// Length of a DNS header, in bytes.
 const DNS_HEADER: usize = 12;
 
@@ -23,6 +32,18 @@ pub(crate) enum MessageSource {
     Url(Vec<u8>),
     /// The body has it.
     Body,
+    /// The body has it, encrypted (RFC 9230).
+    ObliviousBody,
+    /// There is none: the request is for the configurations of Oblivious DoH.
+    ObliviousConfigs,
+}
+
+/// What a request asks for.
+pub(crate) enum Asked {
+    /// The answer to a DNS message, encrypted by `seal` if that is there.
+    Query { message: Vec<u8>, seal: Option<SealResponse> },
+    /// The configurations of Oblivious DoH.
+    Configs(PublishedConfigs),
 }
 
 /// Why a request has no usable DNS message.
@@ -30,14 +51,18 @@ pub(crate) enum MessageSource {
 pub(crate) enum BadRequest {
     /// DNS is not served at this path.
     Path,
-    /// Neither GET nor POST.
-    Method,
+    /// Another method than these.
+    Method(&'static str),
     /// The body has another media type.
     MediaType,
     /// There is no message: no parameter `dns`, invalid base64url, or fewer bytes than a DNS header has.
     NoMessage,
     /// The message is longer than DNS messages are.
     TooLong,
+    /// The message is encrypted to a key that is not one of this server's (RFC 9230 §4.3).
+    UnknownKey,
+    /// The answer is too long to be encrypted.
+    AnswerTooLong,
     /// The body was not complete in time.
     Timeout,
     /// Many messages answer this query, such as a zone transfer; HTTP has one.
@@ -50,10 +75,12 @@ impl BadRequest {
     fn status(self) -> StatusCode {
         match self {
             BadRequest::Path => StatusCode::NOT_FOUND,
-            BadRequest::Method => StatusCode::METHOD_NOT_ALLOWED,
+            BadRequest::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             BadRequest::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             BadRequest::NoMessage | BadRequest::Client(..) => StatusCode::BAD_REQUEST,
             BadRequest::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            BadRequest::UnknownKey => StatusCode::UNAUTHORIZED,
+            BadRequest::AnswerTooLong => StatusCode::INTERNAL_SERVER_ERROR,
             BadRequest::Timeout => StatusCode::REQUEST_TIMEOUT,
             BadRequest::ManyMessages => StatusCode::NOT_IMPLEMENTED,
         }
@@ -65,8 +92,8 @@ impl BadRequest {
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
         match self {
-            BadRequest::Method => {
-                headers.insert(ALLOW, HeaderValue::from_static("GET, POST"));
+            BadRequest::Method(allowed) => {
+                headers.insert(ALLOW, HeaderValue::from_static(allowed));
             }
             BadRequest::Client(..) => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -120,7 +147,11 @@ pub(super) fn client(
 /// Why there is none.
 pub(crate) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, BadRequest> {
     if !paths.iter().any(|path| path == head.uri.path()) {
-        return Err(BadRequest::Path);
+        return match (head.uri.path(), &head.method) {
+            (OBLIVIOUS_CONFIGS, &Method::GET) => Ok(MessageSource::ObliviousConfigs),
+            (OBLIVIOUS_CONFIGS, _) => Err(BadRequest::Method("GET")),
+            _ => Err(BadRequest::Path),
+        };
     }
     match head.method {
         Method::GET => {
@@ -135,13 +166,52 @@ pub(crate) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, Ba
         Method::POST => {
             let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
             let kind = kind.split(';').next().unwrap_or_default().trim();
-            if kind.eq_ignore_ascii_case(DNS_MESSAGE) {
-                Ok(MessageSource::Body)
-            } else {
-                Err(BadRequest::MediaType)
+            match kind.to_ascii_lowercase().as_str() {
+                DNS_MESSAGE => Ok(MessageSource::Body),
+                OBLIVIOUS_MESSAGE => Ok(MessageSource::ObliviousBody),
+                _ => Err(BadRequest::MediaType),
             }
         }
-        _ => Err(BadRequest::Method),
+        _ => Err(BadRequest::Method("GET, POST")),
+    }
+}
+
+/// Returns what a request asks for. `target`: decrypts messages of Oblivious DoH.
+///
+/// # Errors
+/// Why it gets another status than 200. While the target is off, as if there were no Oblivious DoH.
+pub(crate) fn asked(
+    source: MessageSource,
+    body: Result<Vec<u8>, BadRequest>,
+    target: Option<&dyn ObliviousTarget>,
+    stats: &WorkerStats,
+) -> Result<Asked, BadRequest> {
+    match source {
+        MessageSource::Url(message) => Ok(Asked::Query { message, seal: None }),
+        MessageSource::Body => {
+            let message = body?;
+            checked(&message)?;
+            Ok(Asked::Query { message, seal: None })
+        }
+        MessageSource::ObliviousBody => {
+            let target = target.ok_or(BadRequest::MediaType)?;
+            let opened = target.open(&body?).map_err(|refusal| match refusal {
+                ObliviousRefusal::Off => BadRequest::MediaType,
+                ObliviousRefusal::UnknownKey => BadRequest::UnknownKey,
+                ObliviousRefusal::Malformed => BadRequest::NoMessage,
+            });
+            let opened = opened.and_then(|opened| checked(&opened.message).map(|()| opened));
+            match &opened {
+                Ok(_) => stats.odoh_queries.add(1),
+                Err(BadRequest::UnknownKey) => stats.odoh_unknown_key.add(1),
+                Err(BadRequest::NoMessage) => stats.odoh_malformed.add(1),
+                Err(_) => {}
+            }
+            opened.map(|ObliviousQuery { message, seal }| Asked::Query { message, seal: Some(seal) })
+        }
+        MessageSource::ObliviousConfigs => {
+            target.and_then(ObliviousTarget::configs).map(Asked::Configs).ok_or(BadRequest::Path)
+        }
     }
 }
 
@@ -154,11 +224,38 @@ pub(crate) fn checked(message: &[u8]) -> Result<(), BadRequest> {
     }
 }
 
-/// Returns the response with a DNS message. `fresh`: the time that caches may keep it, in seconds.
-pub(crate) fn response<B>(reply: B, fresh: Option<u32>) -> Response<B> {
-    let mut response = Response::new(reply);
+/// The head and the body of a response.
+pub(crate) type Reply = (Response<()>, Vec<u8>);
+
+/// Returns the response with a DNS message. `seal`: encrypts it; `fresh`: the time that caches may keep one
+/// that is not encrypted, in seconds.
+///
+/// # Errors
+/// [`BadRequest::AnswerTooLong`].
+pub(crate) fn response(
+    reply: Vec<u8>,
+    seal: Option<SealResponse>,
+    fresh: Option<HttpCacheTime>,
+) -> Result<Reply, BadRequest> {
+    match seal {
+        Some(seal) => {
+            let sealed = seal(&reply).ok_or(BadRequest::AnswerTooLong)?;
+            Ok((head(OBLIVIOUS_MESSAGE, None), sealed))
+        }
+        None => Ok((head(DNS_MESSAGE, fresh.and_then(|fresh| fresh(&reply))), reply)),
+    }
+}
+
+/// Returns the response with the configurations of Oblivious DoH.
+pub(crate) fn configs(PublishedConfigs { bytes, max_age }: PublishedConfigs) -> Reply {
+    (head(OCTETS, Some(max_age)), bytes)
+}
+
+/// Returns the head of a response with a body of this type. `fresh`: the time that caches may keep it.
+fn head(kind: &'static str, fresh: Option<u32>) -> Response<()> {
+    let mut response = Response::new(());
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(DNS_MESSAGE));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     let control = match fresh {
         Some(seconds) => HeaderValue::try_from(format!("max-age={seconds}")).ok(),
         None => None,
@@ -284,12 +381,70 @@ mod tests {
 
     #[test]
     fn responses_name_their_type_and_how_long_they_are_fresh() {
-        let of = |fresh| {
-            let response = response((), fresh);
-            let header = |name| response.headers()[name].to_str().expect("text").to_owned();
-            (header(CONTENT_TYPE), header(CACHE_CONTROL))
+        let of = |(head, body): Reply| {
+            let header = |name| head.headers()[name].to_str().expect("text").to_owned();
+            (header(CONTENT_TYPE), header(CACHE_CONTROL), body)
         };
-        assert_eq!(of(Some(300)), (DNS_MESSAGE.into(), "max-age=300".into()));
-        assert_eq!(of(None), (DNS_MESSAGE.into(), "no-store".into()));
+        let plain = |fresh| of(response(vec![7], None, fresh).expect("a response"));
+        assert_eq!(plain(Some(|_| Some(300))), (DNS_MESSAGE.into(), "max-age=300".into(), vec![7]));
+        assert_eq!(plain(Some(|_| None)), (DNS_MESSAGE.into(), "no-store".into(), vec![7]));
+        assert_eq!(plain(None), (DNS_MESSAGE.into(), "no-store".into(), vec![7]));
+        let seal: SealResponse = Box::new(|reply| Some([reply, &[8]].concat()));
+        let sealed = of(response(vec![7], Some(seal), Some(|_| Some(300))).expect("a response"));
+        assert_eq!(sealed, (OBLIVIOUS_MESSAGE.into(), "no-store".into(), vec![7, 8]));
+        let too_long = response(vec![7], Some(Box::new(|_| None)), None);
+        assert_eq!(too_long.err().map(BadRequest::status), Some(StatusCode::INTERNAL_SERVER_ERROR));
+        let published = configs(PublishedConfigs { bytes: vec![9], max_age: 60 });
+        assert_eq!(of(published), (OCTETS.into(), "max-age=60".into(), vec![9]));
+    }
+
+    /// A target that takes messages that begin with 1, and refuses others.
+    struct TestTarget(bool);
+
+    impl ObliviousTarget for TestTarget {
+        fn configs(&self) -> Option<PublishedConfigs> {
+            self.0.then(|| PublishedConfigs { bytes: vec![1], max_age: 60 })
+        }
+
+        fn open(&self, message: &[u8]) -> Result<ObliviousQuery, ObliviousRefusal> {
+            match message {
+                _ if !self.0 => Err(ObliviousRefusal::Off),
+                [1, message @ ..] => {
+                    Ok(ObliviousQuery { message: message.to_vec(), seal: Box::new(|_| None) })
+                }
+                [2, ..] => Err(ObliviousRefusal::UnknownKey),
+                _ => Err(ObliviousRefusal::Malformed),
+            }
+        }
+    }
+
+    #[test]
+    fn oblivious_messages_are_decrypted_or_get_the_status_of_their_fault() {
+        let stats = WorkerStats::default();
+        let (on, off) = (TestTarget(true), TestTarget(false));
+        let status = |body: &[u8], target: Option<&dyn ObliviousTarget>| {
+            let source = read("POST", "/dns-query", "application/Oblivious-dns-message").expect("a source");
+            let status = |fault: BadRequest| fault.status().as_u16();
+            asked(source, Ok(body.to_vec()), target, &stats).map_or_else(status, |asked| {
+                assert!(matches!(asked, Asked::Query { seal: Some(_), .. }));
+                200
+            })
+        };
+        assert_eq!(status(&[1; 13], Some(&on)), 200);
+        assert_eq!(status(&[1; 12], Some(&on)), 400, "shorter than a DNS header");
+        assert_eq!((status(&[2; 13], Some(&on)), status(&[3; 13], Some(&on))), (401, 400));
+        assert_eq!((status(&[1; 13], Some(&off)), status(&[1; 13], None)), (415, 415));
+        let counts = (stats.odoh_queries.get(), stats.odoh_unknown_key.get(), stats.odoh_malformed.get());
+        assert_eq!(counts, (1, 1, 2));
+        let configs = |method, target: Option<&dyn ObliviousTarget>| {
+            let asked = asked(read(method, OBLIVIOUS_CONFIGS, "")?, Ok(Vec::new()), target, &stats)?;
+            Ok(matches!(asked, Asked::Configs(PublishedConfigs { max_age: 60, .. })))
+        };
+        assert_eq!(configs("GET", Some(&on)), Ok(true));
+        assert_eq!(
+            (configs("GET", Some(&off)), configs("GET", None)),
+            (Err(BadRequest::Path), Err(BadRequest::Path))
+        );
+        assert_eq!(configs("POST", Some(&on)), Err(BadRequest::Method("GET")));
     }
 }
