@@ -64,7 +64,11 @@ impl PeerTls {
             let authorities = self.authorities.entry(file.cloned()).or_insert_with(read);
             authorities.iter().for_each(|authorities| server.set_authorities(authorities));
         }
-        let settings = ClientSettings { newest_only: true, certificate: self.certificate(files) };
+        let settings = ClientSettings {
+            newest_only: true,
+            certificate: self.certificate(files),
+            ..ClientSettings::default()
+        };
         let made = server.encryption(&settings)?;
         Some(match self.encryptions.get(&made) {
             Some(shared) => shared.clone(),

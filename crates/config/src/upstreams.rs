@@ -243,7 +243,7 @@ impl UpstreamServer {
             let made = match &self.over {
                 Over::Dns => tls::client::encryption(&identity, settings),
                 Over::Https(url) => tls::over_https(&identity, url),
-                Over::Quic(_) => tls::over_quic(&identity),
+                Over::Quic(_) => tls::over_quic(&identity, settings),
             };
             made.ok()
         });

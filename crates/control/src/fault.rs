@@ -204,6 +204,8 @@ pub enum CommandFault {
     Argument(ArgumentFault),
     /// The server is stopping.
     Stopping,
+    /// The resolver does not reply in time.
+    NoReply,
     /// The secret of server cookies stays.
     Cookies(CookieFault),
     /// Recursive service is not configured.
@@ -315,6 +317,7 @@ impl fmt::Display for CommandFault {
             Self::TooLong(most) => write!(f, "a command has one line of at most {most} bytes"),
             Self::Argument(fault) => fault.fmt(f),
             Self::Stopping => ReloadFault::Stopping.fmt(f),
+            Self::NoReply => f.write_str("the resolver has not replied in time; try again"),
             Self::Cookies(fault) => fault.fmt(f),
             Self::NotRecursive => f.write_str(NOT_RECURSIVE),
             Self::List { name, file, fault } => {

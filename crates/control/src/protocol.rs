@@ -342,6 +342,8 @@ pub enum ControlCommand {
         /// The domain.
         domain: String,
     },
+    /// List the encrypted transports of authoritative servers that were probed.
+    EncryptionList,
     /// List every trust anchor.
     TrustAnchorList,
     /// List every negative trust anchor.
@@ -583,6 +585,7 @@ mod tests {
                 stub: true,
             },
             Verb::ForwardRemove { domain: name() },
+            Verb::EncryptionList,
             Verb::TrustAnchorList,
             Verb::PolicyStatus,
             Verb::PolicyRefresh { list: Some(name()) },

@@ -263,6 +263,35 @@ pub enum Minimisation {
     Strict,
 }
 
+/// Encryption of queries to authoritative servers that are not known to offer it (RFC 9539). Servers are not
+/// authenticated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opportunistic {
+    /// The encryptions of the transports that are probed, the preferred one first; at most two count.
+    /// Default: none.
+    pub encryptions: Vec<Encryption>,
+    /// How long a transport counts as working after its last reply. Default: 3 days.
+    pub persistence: Duration,
+    /// How long a transport is left alone after a failure. Default: 1 day.
+    pub damping: Duration,
+    /// Longest time until a connection is open, and until the reply to a probe. Default: 4 s.
+    pub timeout: Duration,
+    /// Most probes in flight. Default: 50.
+    pub probes: usize,
+}
+
+impl Default for Opportunistic {
+    fn default() -> Self {
+        Opportunistic {
+            encryptions: Vec::new(),
+            persistence: Duration::from_secs(3 * 86_400),
+            damping: Duration::from_secs(86_400),
+            timeout: Duration::from_secs(4),
+            probes: 50,
+        }
+    }
+}
+
 /// Settings of iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IterateConfig {
@@ -295,6 +324,8 @@ pub struct IterateConfig {
     pub delegation_bytes: usize,
     /// Most servers of delegations whose state is cached. Default: 20,000.
     pub known_servers: usize,
+    /// Encryption of queries to authoritative servers.
+    pub opportunistic: Opportunistic,
 }
 
 impl Default for IterateConfig {
@@ -314,6 +345,7 @@ impl Default for IterateConfig {
             loopback: false,
             delegation_bytes: 32 << 20,
             known_servers: 20_000,
+            opportunistic: Opportunistic::default(),
         }
     }
 }

@@ -17,7 +17,8 @@
 //! | `scrub` | the records that are kept of a reply |
 //! | `query` | queries to upstreams, and the matching of replies |
 //! | `server`, `rtt` | state of an upstream server: health, cookies, missing abilities, round-trip time |
-//! | `servers` | all upstream servers |
+//! | `servers`, `server_id` | all upstream servers, and their numbers |
+//! | `opportunistic` | encrypted transports that authoritative servers offer (RFC 9539) |
 //! | `delegations` | cached zone cuts and server addresses, `bounded` in bytes |
 //! | `select` | the choice of the next server |
 //! | `limits` | limits on waiting clients and lookups in flight |
@@ -35,6 +36,7 @@ mod delegations;
 mod extended;
 mod hints;
 mod limits;
+mod opportunistic;
 mod outcome;
 mod query;
 mod query_key;
@@ -46,6 +48,7 @@ mod rules;
 mod scrub;
 mod select;
 mod server;
+mod server_id;
 mod servers;
 mod stats;
 mod trace;
@@ -53,10 +56,11 @@ mod trace;
 pub use budget::{Budget, Overspent};
 pub use config::{
     BudgetLimits, ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule,
-    Minimisation, Reach, StartServer, Upstream, UpstreamTransport,
+    Minimisation, Opportunistic, Reach, StartServer, Upstream, UpstreamTransport,
 };
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
 pub use extended::UpstreamError;
+pub use opportunistic::{ServerEncryption, TransportStatus};
 pub use outcome::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 pub use query::ReplyMismatch;
 pub use query_key::{AnsweredBy, Partition, QueryKey, ReportAgent};
@@ -65,5 +69,7 @@ pub use request::{ClientPrefix, LookupRequest, LookupSink, ResolverRequest};
 pub use resolver::Resolver;
 pub use scrub::{Border, Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
 pub use scrub::{may_be_asked, priming, referral, referral_proof, scrub};
-pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
+pub use stats::{
+    ForwardStats, OpportunisticCounts, OpportunisticStats, RTT_BUCKETS, Suspects, UpstreamStats,
+};
 pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

@@ -1,12 +1,14 @@
 //! The resolver's input, requests of clients and settings, and the sink for outcomes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use wire::Name;
 
 use crate::budget::Budget;
 use crate::config::ForwardConfig;
+use crate::opportunistic::ServerEncryption;
 use crate::outcome::LookupOutcome;
 use crate::query_key::{AnsweredBy, QueryKey};
 use crate::trace::Trace;
@@ -90,6 +92,8 @@ pub enum ResolverRequest<W> {
     /// fail with [`NoRule`](crate::LookupFailure::NoRule). The rules of partitions that are gone stay for
     /// lookups of these until the next change. Clients keep their deadlines.
     Configure(Box<ForwardConfig>),
+    /// Sends the state of the encrypted transports of authoritative servers, of those that were probed.
+    Encryption(Sender<Vec<ServerEncryption>>),
 }
 
 /// Receives the outcomes.

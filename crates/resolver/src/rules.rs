@@ -10,7 +10,8 @@ use crate::copy::LocalCopy;
 use crate::delegations::Cut;
 use crate::query_key::{Partition, QueryKey};
 use crate::random::Random;
-use crate::servers::{ServerId, Servers};
+use crate::server_id::ServerId;
+use crate::servers::Servers;
 
 /// A rule.
 pub(crate) struct Rule {

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use crate::config::ForwardConfig;
 use crate::random::Random;
-use crate::servers::{ServerId, Servers};
+use crate::server_id::ServerId;
+use crate::servers::Servers;
 
 /// The tries of one lookup at one server.
 #[derive(Clone, Copy, Debug, Default)]

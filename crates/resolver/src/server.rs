@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use transport::{Encryption, EncryptionFault, Link, Transport};
 
 use crate::config::{ForwardConfig, ForwardTiming, Upstream, UpstreamTransport};
+use crate::opportunistic::TransportStates;
 use crate::rtt::Rtt;
+use crate::server_id::ServerId;
 use crate::stats::UpstreamStats;
 
 /// Useless replies in a row after which a server counts as failing.
@@ -34,6 +36,11 @@ pub(crate) struct Server {
     pub(crate) insecure: Option<EncryptionFault>,
     /// For servers that no rule names: the last use, as counted by [`Servers`](crate::servers::Servers).
     pub(crate) used: Option<u64>,
+    /// Its encrypted transports, once one was probed (RFC 9539).
+    pub(crate) transports: Option<Box<TransportStates>>,
+    /// For the entry with the connections of such a transport: the server in the clear, and the transport's
+    /// place among its [transports](Self::transports).
+    pub(crate) in_clear: Option<(ServerId, usize)>,
 }
 
 /// The health of a server.
@@ -84,6 +91,8 @@ impl Server {
             connections: Vec::new(),
             insecure: None,
             used: None,
+            transports: None,
+            in_clear: None,
         }
     }
 

@@ -12,11 +12,8 @@ use crate::bounded::UseOrder;
 use crate::config::Upstream;
 use crate::random::Random;
 use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::stats::UpstreamStats;
-
-/// The number of a server; never reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ServerId(u64);
 
 /// Servers by number. Of those found by delegations the number is bounded, and the least recently used is
 /// evicted first.
@@ -73,6 +70,33 @@ impl Servers {
             self.remove(id);
         }
         id
+    }
+
+    /// Records a use of a server that a delegation led to.
+    pub(crate) fn touch(&mut self, id: ServerId) {
+        let Servers { all, found, .. } = self;
+        if let Some(used) = all.get_mut(&id).and_then(|server| server.used.as_mut()) {
+            found.remove(*used);
+            *used = found.record(id);
+        }
+    }
+
+    /// Removes a server that no rule names.
+    pub(crate) fn drop_found(&mut self, id: ServerId) {
+        if let Some(used) = self.get(id).and_then(|server| server.used) {
+            self.found.remove(used);
+            self.remove(id);
+        }
+    }
+
+    /// Returns all servers, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Server> {
+        self.all.values()
+    }
+
+    /// Drops all that is known of encrypted transports.
+    pub(crate) fn forget_transports(&mut self) {
+        self.all.values_mut().for_each(|server| server.transports = None);
     }
 
     /// Returns the number of a known server.

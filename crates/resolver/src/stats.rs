@@ -156,6 +156,43 @@ pub struct Suspects {
     pub unreadable: Counter,
 }
 
+/// Counters of one encrypted transport of authoritative servers.
+#[derive(Debug, Default)]
+pub struct OpportunisticCounts {
+    /// Queries sent over it, probes apart.
+    pub queries: Counter,
+    /// Probes sent.
+    pub probes: Counter,
+    /// Probes with a useful reply.
+    pub successes: Counter,
+    /// Probes without one: no connection, or a useless reply.
+    pub failures: Counter,
+    /// Probes without a reply in time.
+    pub timeouts: Counter,
+    /// Queries sent in the clear after all, since they got no useful reply over it.
+    pub fallbacks: Counter,
+}
+
+/// Counters of opportunistic encryption (RFC 9539).
+#[derive(Debug, Default)]
+pub struct OpportunisticStats {
+    /// Over TLS.
+    pub tls: OpportunisticCounts,
+    /// Over QUIC.
+    pub quic: OpportunisticCounts,
+    /// Probes in flight now.
+    pub in_flight: Counter,
+    /// Probes that were not sent, since too many were in flight.
+    pub suppressed: Counter,
+}
+
+impl OpportunisticStats {
+    /// Returns the counters of a transport.
+    pub(crate) fn of(&self, transport: UpstreamTransport) -> &OpportunisticCounts {
+        if transport == UpstreamTransport::Quic { &self.quic } else { &self.tls }
+    }
+}
+
 /// The resolver's counters.
 #[derive(Debug, Default)]
 pub struct ForwardStats {
@@ -196,6 +233,8 @@ pub struct ForwardStats {
     pub delegation_bytes: Counter,
     /// Messages that may have been forged.
     pub suspects: Suspects,
+    /// Encryption of queries to authoritative servers.
+    pub opportunistic: OpportunisticStats,
 }
 
 impl ForwardStats {

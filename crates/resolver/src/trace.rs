@@ -163,6 +163,13 @@ pub enum TraceEvent {
         /// The transport.
         transport: UpstreamTransport,
     },
+    /// An encrypted transport of a server is probed, beside the query in the clear.
+    Probed {
+        /// The server, with the port of the transport.
+        server: SocketAddr,
+        /// The transport.
+        transport: UpstreamTransport,
+    },
     /// The link to a server failed.
     Broke {
         /// The server.
@@ -275,9 +282,8 @@ impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TraceEvent::Rule { domain, upstreams, recursion_desired } => {
-                write!(f, "the rule for {domain} has ")?;
                 let upstreams: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
-                f.write_str(&upstreams.join(", "))?;
+                write!(f, "the rule for {domain} has {}", upstreams.join(", "))?;
                 f.write_str(if *recursion_desired { "" } else { ", asked without RD" })
             }
             TraceEvent::Zone { zone, addresses, name, qtype } => {
@@ -329,6 +335,7 @@ impl fmt::Display for TraceEvent {
             TraceEvent::Unanswered { server, transport } => {
                 write!(f, "{server} has not replied by {transport} in time")
             }
+            TraceEvent::Probed { server, transport } => write!(f, "{transport} to {server} is probed"),
             TraceEvent::Broke { server, transport, error } => {
                 write!(f, "the {transport} link to {server} failed: {error}")
             }

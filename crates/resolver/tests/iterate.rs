@@ -33,9 +33,11 @@
 //! waits 1                                client 1 still waits
 //! took 30ms                              from the last query to its outcome
 //! log www.example. A a, NAME TYPE b      exactly these queries were sent since the last `ask`, in
-//!                                        this order; behind a server /tcp, /plain (without EDNS), /do, /rd, /v6
+//!                                        this order; behind a server /tcp, /dot, /doq, /plain (without
+//!                                        EDNS), /do, /rd, /v6
 //! sent 3, sent <=3, sent a 3             number of queries sent, to all servers or to a
-//! bytes <=N 1                            bytes of replies in client 1's budget
+//! bytes <=N 1, queries <=N 1             bytes of replies in client 1's budget, and queries charged to it
+//! encryption ADDRESS tls works, none     what is known of encrypted transports
 //! count NAME N                           a counter
 //! ended www.example. A RCODE             a lookup of that ended so
 //! step 1 TEXT                            the next step in client 1's trace
@@ -49,7 +51,10 @@
 //! `adds-answer=NAME` (false data beside true data), `always-badcookie`, `no-glue` (referrals lack it, unless
 //! QNAME begins with `ns`), `no-soa` (denials lack it), `own-ns` (denials have the zone's NS instead),
 //! `denies-ents`, `refuses-ents`, `servfail-ents`, `silent-ents` (to names that exist without such records),
-//! `agent=DOMAIN` (names an agent, RFC 9567).
+//! `agent=DOMAIN` (names an agent, RFC 9567). Encrypted connections are refused, except with `dot` and `doq`;
+//! over these, `encrypted-hangs` (no handshake), `no-tls`, `encrypted-mute`, `encrypted-slow=MS`,
+//! `encrypted-resets` (ends the connection at each query), `encrypted-refused` and `encrypted-cache` (replies
+//! like `refused` and `cache`).
 
 mod internet;
 #[path = "iterate/peers.rs"]
@@ -74,4 +79,4 @@ macro_rules! scenarios {
     };
 }
 
-scenarios! { referrals glue addresses servers minimise budgets attacks aliases changes traces second copies agents fallbacks }
+scenarios! { referrals glue addresses servers minimise budgets attacks aliases changes traces second copies agents fallbacks encrypted }

@@ -9,9 +9,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use resolver::{
-    Budget, BudgetLimits, ForwardConfig, IterateConfig, IterateRule, LookupOutcome, Minimisation, Partition,
-    QueryKey, StartServer,
+    Budget, BudgetLimits, ForwardConfig, IterateConfig, IterateRule, LookupOutcome, Minimisation,
+    Opportunistic, Partition, QueryKey, StartServer,
 };
+use transport::{Encryption, EncryptionFault};
 use wire::message::Parser;
 use wire::{Class, LowerNameBuf, Name, NameBuf, Rcode, Type};
 
@@ -48,6 +49,22 @@ enum What {
 
 const LABELS: [&str; 5] = ["a", "b", "c", "www", "ns"];
 const HOSTS: u8 = 6;
+/// What hosts do over encrypted connections.
+const ENCRYPTED_WAYS: [&str; 12] = [
+    "dot",
+    "dot",
+    "dot",
+    "dot",
+    "doq",
+    "no-tls",
+    "encrypted-hangs",
+    "encrypted-mute",
+    "encrypted-slow=200",
+    "encrypted-resets",
+    "encrypted-refused",
+    "encrypted-cache",
+];
+
 /// Possible faults of a server: see `iterate.rs`.
 const WAYS: [&str; 22] = [
     "silent",
@@ -219,11 +236,12 @@ impl Tree {
         None
     }
 
-    fn internet(&self, minimisation: Minimisation, seed: u8) -> Internet {
+    fn internet(&self, minimisation: Minimisation, encryptions: Vec<Encryption>, seed: u8) -> Internet {
         let servers =
             vec![StartServer { name: None, addresses: vec![SocketAddr::new(host_address(0).into(), 53)] }];
         let rule = IterateRule { domain: NameBuf::ROOT, servers, prime: false, copy: None };
-        let iterate = IterateConfig { rules: vec![rule], minimisation, ..Default::default() };
+        let opportunistic = Opportunistic { encryptions, ..Default::default() };
+        let iterate = IterateConfig { rules: vec![rule], minimisation, opportunistic, ..Default::default() };
         let mut net = Internet::new(ForwardConfig { iterate, ..Default::default() }, seed);
         net.zones = self.zones.iter().map(|(zone, _)| zone.clone()).collect();
         for host in 0..HOSTS {
@@ -294,10 +312,15 @@ proptest! {
         leaves in vec(leaf(), 0..30),
         questions in vec((any::<Index>(), labels(0..4), select(vec![Type::A, Type::TXT, Type::NS, Type::DS])), 1..12),
         minimisation in select(vec![Minimisation::Off, Minimisation::Relaxed, Minimisation::Strict]),
+        encrypted in vec(vec(select(&ENCRYPTED_WAYS[..]), 0..3), usize::from(HOSTS)),
         seed: u8,
     ) {
         let tree = Tree::grow(&branches, &leaves);
-        let mut net = tree.internet(minimisation, seed);
+        let any = |_| Err(EncryptionFault::Protocol);
+        let mut net = tree.internet(minimisation, vec![Encryption::new("any".into(), "any".into(), any)], seed);
+        for (host, ways) in net.hosts.values_mut().zip(&encrypted) {
+            host.ways = ways.iter().map(ToString::to_string).collect();
+        }
         let (mut client, limits) = (0, BudgetLimits::default());
         for (zone, labels, qtype) in &questions {
             let name = below(labels, &tree.zones[zone.index(tree.zones.len())].0.apex);
@@ -330,7 +353,7 @@ proptest! {
             let target = below(server, &tree.zones[elsewhere.index(tree.zones.len())].0.apex);
             tree.zones[at].0.records.push(Rr { owner, ttl: 60, rtype: Type::NS, data: wire_of(&target) });
         }
-        let mut net = tree.internet(Minimisation::Relaxed, seed);
+        let mut net = tree.internet(Minimisation::Relaxed, Vec::new(), seed);
         net.no_way = no_way;
         for (host, ways) in net.hosts.values_mut().zip(&ways) {
             host.ways = ways.iter().map(ToString::to_string).collect();

@@ -110,11 +110,14 @@ pub struct ClientSettings {
     pub newest_only: bool,
     /// The certificate for servers that ask for one (mutual TLS).
     pub certificate: Option<Arc<ServerCertificate>>,
+    /// The connections go to many servers, as those to authoritative servers do: more sessions are kept for
+    /// resumption.
+    pub many_servers: bool,
 }
 
 impl ClientSettings {
     /// Returns all that decides what a server sees of this client, to tell encryptions apart.
-    fn described(&self) -> String {
+    pub(crate) fn described(&self) -> String {
         let mut text = String::new();
         if self.newest_only {
             text.push_str(" with TLS 1.3");
@@ -123,6 +126,9 @@ impl ClientSettings {
             text.push_str(" as ");
             let own = certificate.chain().first().map(|own| sha256(own)).unwrap_or_default();
             let _ = write_base64(&own, &mut text);
+        }
+        if self.many_servers {
+            text.push_str(" to many servers");
         }
         text
     }
@@ -163,7 +169,10 @@ pub(crate) fn client_config(
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![alpn.to_vec()];
-    config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS);
+    config.resumption = rustls::client::Resumption::in_memory_sessions(match settings.many_servers {
+        true => MANY_SESSIONS,
+        false => SESSIONS,
+    });
     Ok(config)
 }
 
@@ -216,6 +225,8 @@ impl fmt::Display for ServerIdentity {
 
 /// Sessions that can be resumed, of one server.
 const SESSIONS: usize = 8;
+/// Sessions that can be resumed, of up to 256 servers.
+const MANY_SESSIONS: usize = 256 * SESSIONS;
 
 /// Accepts the certificates of one server.
 #[derive(Debug)]

@@ -48,11 +48,13 @@ thread_local! {
 ///
 /// # Errors
 /// The authorities are of no use to the verifier.
-pub fn over_quic(identity: &ServerIdentity) -> Result<Encryption, Error> {
+pub fn over_quic(identity: &ServerIdentity, settings: &ClientSettings) -> Result<Encryption, Error> {
     let (verifier, name) = Verifier::new(identity)?;
     let note = |verdict: Result<(), &Error>| VERDICT.set(Some(verdict.map_err(fault)));
     let verifier = NotingVerifier::new(verifier, note);
-    let settings = ClientSettings { newest_only: true, ..ClientSettings::default() };
+    let described = identity.described() + &settings.described();
+    // QUIC has TLS 1.3 alone.
+    let settings = ClientSettings { newest_only: true, ..settings.clone() };
     let crypto = client_config(Arc::new(verifier), &settings, DOQ)?;
     let crypto = QuicClientConfig::try_from(crypto).map_err(|error| Error::General(error.to_string()))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
@@ -69,7 +71,7 @@ pub fn over_quic(identity: &ServerIdentity) -> Result<Encryption, Error> {
         let (handle, connection) = connected.map_err(|_| EncryptionFault::Quic)?;
         Ok(Box::new(QuicSession::new(endpoint, handle, connection, to)) as Box<dyn StreamedSession>)
     };
-    Ok(Encryption::streamed(Transport::Quic, identity.described(), identity.to_string(), begin))
+    Ok(Encryption::streamed(Transport::Quic, described, identity.to_string(), begin))
 }
 
 fn transport_config() -> TransportConfig {

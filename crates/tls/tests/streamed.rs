@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tls::client::{Authorities, ServerIdentity};
+use tls::client::{Authorities, ClientSettings, ServerIdentity};
 use tokio::sync::Notify;
 use transport::{ConnectionSession, Encryption, EncryptionFault, StreamedEvent, StreamedSession, Transport};
 
@@ -386,7 +386,7 @@ fn quic(alpn: &[u8], conduct: QuicConduct) -> SocketAddr {
 }
 
 fn over_quic(name: &str) -> Encryption {
-    tls::over_quic(&named(name)).expect("settings")
+    tls::over_quic(&named(name), &ClientSettings::default()).expect("settings")
 }
 
 #[test]

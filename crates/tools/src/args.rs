@@ -464,6 +464,9 @@ pub enum CtlVerb {
     /// How clients discover the encrypted listeners (DDR, RFC 9462), and what zones, DHCP servers and routers
     /// need for it (DNR, RFC 9463).
     Discovery,
+    /// Encrypted transports of authoritative servers that were probed, and whether each works
+    /// (`encrypt-to-authoritative`, RFC 9539).
+    Encryption,
     /// Every trust anchor, and every key that may become one (RFC 5011).
     TrustAnchors,
     /// Explain step by step how a query would be answered.

@@ -107,6 +107,7 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Limits(limits) => about_limits(limits),
         CtlVerb::Policy(policy) => about_policy(policy),
         CtlVerb::Discovery => ControlCommand::Discovery,
+        CtlVerb::Encryption => ControlCommand::EncryptionList,
         CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
         CtlVerb::Stop => ControlCommand::Stop,
     }
@@ -346,6 +347,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (CtlVerb::Database, state @ Value::Object(_)) => database_text(state),
         (CtlVerb::Discovery, found @ Value::Object(_)) => discovery_text(found),
+        (CtlVerb::Encryption, Value::Array(servers)) => encryption_list(servers),
         (CtlVerb::TrustAnchors, Value::Array(anchors)) => anchors.iter().map(trust_anchor_text).collect(),
         (CtlVerb::Explain { .. }, Value::Object(map)) => {
             let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -655,6 +657,31 @@ fn anchor_text(anchor: &Value) -> String {
         Some(left) => format!("{domain}  {left} s left\n"),
         None => format!("{domain}  of the configuration\n"),
     }
+}
+
+/// Returns the states of encrypted transports of authoritative servers.
+fn encryption_list(servers: &[Value]) -> String {
+    match servers {
+        [] => "no authoritative server was probed for encryption (encrypt-to-authoritative)\n".into(),
+        _ => servers.iter().map(encryption_text).collect(),
+    }
+}
+
+/// Returns the state of an encrypted transport of an authoritative server, on one line.
+fn encryption_text(server: &Value) -> String {
+    let field = |key: &str| flat(server.get(key).unwrap_or(&Value::Null));
+    let time = |key: &str| server.get(key).and_then(Value::as_u64).map(in_days);
+    let mut out = format!("{}  {}  {}", field("server"), field("transport"), field("state"));
+    if server.get("probing") == Some(&Value::Bool(true)) {
+        out += ", is probed now";
+    }
+    if let Some(time) = time("seconds_since_probe") {
+        out += &format!(", probed {time} ago");
+    }
+    if let Some(time) = time("seconds_since_reply") {
+        out += &format!(", last reply {time} ago");
+    }
+    out + &format!(", queries {}\n", field("queries"))
 }
 
 /// Returns a trust anchor, or a key that may become one, on one line.

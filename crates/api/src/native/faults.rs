@@ -55,7 +55,7 @@ fn status(fault: &CommandFault) -> StatusCode {
         | Fault::List { .. } => StatusCode::CONFLICT,
         Fault::Reload(fault) => of_reload(fault),
         Fault::NotRefreshed { .. } => StatusCode::BAD_GATEWAY,
-        Fault::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::Stopping | Fault::NoReply => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Write(_)
         | Fault::CacheSave(..)
         | Fault::CacheLoad(..)

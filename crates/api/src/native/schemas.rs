@@ -445,6 +445,21 @@ pub(super) static RULE_RESULT: Schema = Schema {
     shape: Shape::Object(&[("result", Text)]),
 };
 
+pub(super) static ENCRYPTION: Schema = Schema {
+    name: "AuthoritativeEncryption",
+    about: "The encrypted transports of authoritative servers that were probed.",
+    shape: Shape::List(&[
+        ("server", Text),
+        ("transport", Text),
+        ("state", Text),
+        ("probing", Flag),
+        ("queries", Number),
+        ("seconds_since_probe", Number),
+        ("seconds_since_result", Number),
+        ("seconds_since_reply", Number),
+    ]),
+};
+
 pub(super) static TRUST_ANCHORS: Schema = Schema {
     name: "TrustAnchors",
     about: "The trust anchors.",

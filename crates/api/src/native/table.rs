@@ -519,6 +519,14 @@ const RESOLVER: &[Route] = &[
         Run::Command(|given| Ok(Verb::ForwardRemove { domain: given.given("domain") })),
     ),
     get(
+        "/encryption",
+        "The encrypted transports of authoritative servers that were probed.",
+        Need::Server(Read),
+        &[],
+        &schemas::ENCRYPTION,
+        Run::Command(|_| Ok(Verb::EncryptionList)),
+    ),
+    get(
         "/trust-anchors",
         "The trust anchors.",
         Need::Server(Read),

@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 
 use recursion::Domain;
-use resolver::{BudgetLimits, IterateConfig, IterateRule, Minimisation, Partition, StartServer};
+use resolver::{
+    BudgetLimits, IterateConfig, IterateRule, Minimisation, Opportunistic, Partition, StartServer,
+};
 use wire::{Name, NameBuf};
 
 use super::asking::check_servers;
@@ -129,6 +131,7 @@ impl Iterating {
             loopback: *self.loopback,
             delegation_bytes: self.delegations.0,
             known_servers: self.known.0,
+            opportunistic: Opportunistic::default(),
         }
     }
 

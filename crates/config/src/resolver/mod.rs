@@ -5,6 +5,7 @@ pub mod access;
 pub mod answering;
 pub mod asking;
 pub mod caching;
+pub mod encrypting;
 pub mod files;
 pub mod iterating;
 pub mod local_root;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use recursion::{Domain, LocalConfig, LocalRecord, PolicyConfig};
-use resolver::{ForwardConfig, ForwardRule};
+use resolver::{ForwardConfig, ForwardRule, IterateConfig};
 use wire::{LowerNameBuf, Name, NameBuf, Prefix};
 use zone::Zone;
 use zone::store::NodeFlags;
@@ -33,6 +34,7 @@ use crate::interfaces::Interfaces;
 use answering::{LocalNameKeys, PrivateAnswers, Serving, Synthesis};
 use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
+use encrypting::Encrypting;
 use iterating::{Iterating, QueryBudget};
 use local_root::{RootCopy, RootSource};
 use partitions::{GroupPartitions, RuleFacts};
@@ -72,6 +74,8 @@ section! {
         validating: Validating;
         /// Reporting of failures.
         reporting: Reporting;
+        /// Encryption of queries to authoritative servers.
+        encrypting: Encrypting;
         /// Queries to other servers.
         asking: Asking;
         /// Timeouts and intervals.
@@ -236,10 +240,12 @@ impl<'s> RecursiveConfig<'s> {
 
     /// Returns which servers are queried, and how.
     pub fn forward_config(&self) -> ForwardConfig {
-        let ResolverSection { caching, iterating, budget, asking, times, limits, .. } = &self.resolver.value;
+        let ResolverSection { caching, iterating, budget, encrypting, asking, times, limits, .. } =
+            &self.resolver.value;
+        let opportunistic = encrypting.config();
         ForwardConfig {
             rules: self.rules(),
-            iterate: iterating.config(budget, self.iterates()),
+            iterate: IterateConfig { opportunistic, ..iterating.config(budget, self.iterates()) },
             refused: iterating.refused(),
             limits: limits.config(),
             timing: times.config(),
@@ -283,6 +289,7 @@ impl<'s> RecursiveConfig<'s> {
         resolver.private.check(faults);
         resolver.synthesis.check(faults);
         resolver.iterating.check(opened, faults);
+        resolver.encrypting.check(faults);
         // The rule of a group is an exception for the group.
         let of_all = forwards.iter().filter(|rule| rule.groups.is_none()).map(|rule| &rule.domain);
         let stubs_of_all = stubs.iter().filter(|rule| rule.groups.is_none()).map(|rule| &rule.domain);

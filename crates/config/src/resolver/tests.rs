@@ -11,9 +11,9 @@ use recursion::{
 };
 use resolver::{
     BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation,
-    Partition, Reach, StartServer, Upstream,
+    Opportunistic, Partition, Reach, StartServer, Upstream,
 };
-use transport::Transport;
+use transport::{Encryption, EncryptionFault, Transport};
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::Prefix;
 
@@ -121,6 +121,11 @@ lookups-per-zone = 29
 lookups-per-dead-zone = 30
 delegations-size = "31MiB"
 known-servers = 320
+encrypt-to-authoritative = ["doq", "dot"]
+encryption-probes = 41
+encryption-timeout = "42s"
+encryption-persistence = "43s"
+encryption-damping = "44s"
 budget-queries = 33
 budget-queries-per-zone = 34
 budget-bytes = 35000
@@ -232,6 +237,13 @@ fn every_key_reaches_the_forwarder() {
             loopback: true,
             delegation_bytes: 31 << 20,
             known_servers: 320,
+            opportunistic: Opportunistic {
+                encryptions: wanted_encryptions(),
+                persistence: Duration::from_secs(43),
+                damping: Duration::from_secs(44),
+                timeout: Duration::from_secs(42),
+                probes: 41,
+            },
         },
         refused: vec![name("hidden.example.")],
         limits: ForwardLimits {
@@ -265,6 +277,14 @@ fn every_key_reaches_the_forwarder() {
         max_negative_ttl: 3,
     };
     assert_eq!(settings(FULL).recursive().expect("on").forward_config(), wanted);
+}
+
+/// Encryptions of servers that are not authenticated, over QUIC and over TLS.
+fn wanted_encryptions() -> Vec<Encryption> {
+    let identity = "opportunistic to many servers".to_owned();
+    let none = EncryptionFault::Protocol;
+    let quic = Encryption::streamed(Transport::Quic, identity.clone(), String::new(), move |_, _| Err(none));
+    vec![quic, Encryption::new(identity, String::new(), move |_| Err(none))]
 }
 
 #[test]
@@ -497,6 +517,11 @@ fn each_fault_has_its_words_and_its_place() {
         format!("[[listen]]\naddr = [\"{addr}\"]\n[[resolver.forward]]\nservers = [\"{server}\"]\n")
     };
     let cases = [
+        (
+            in_section("encrypt-to-authoritative = [\"dot\", \"dot\"]"),
+            "this transport is named twice in `encrypt-to-authoritative`",
+            "\"dot\"",
+        ),
         ("resolver = 1".into(), "`resolver` is a section: write [resolver]", "1"),
         ("[resolver]\niterate = false\n".into(), "[resolver] has no server to query", "[resolver]"),
         (

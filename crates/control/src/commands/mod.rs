@@ -116,7 +116,7 @@ pub async fn execute(
         verb @ (Verb::ForwardList | Verb::ForwardAdd { .. } | Verb::ForwardRemove { .. }) => {
             about_forwarding(parts, verb).await
         }
-        Verb::TrustAnchorList => recursive(parts, recursion::trust_anchor_list).await,
+        verb @ (Verb::EncryptionList | Verb::TrustAnchorList) => of_resolver(parts, &verb).await,
         verb @ (Verb::NtaList | Verb::NtaAdd { .. } | Verb::NtaRemove { .. }) => {
             recursive(parts, move |service| negative_anchors(service, &verb)).await
         }
@@ -215,6 +215,14 @@ async fn about_cache(parts: &Arc<ServerParts>, verb: ControlCommand, pieces: Pie
         Verb::CacheSave { file } => recursive(parts, |service| recursion::save(service, file)).await,
         Verb::CacheLoad { file } => recursive(parts, |service| recursion::load(service, file)).await,
         _ => recursive(parts, recursion::cache_stats).await,
+    }
+}
+
+/// Lists what the resolver has found out: encrypted transports of servers, or trust anchors.
+async fn of_resolver(parts: &Arc<ServerParts>, verb: &ControlCommand) -> CommandResult {
+    match verb {
+        ControlCommand::EncryptionList => recursive(parts, recursion::encryption_list).await,
+        _ => recursive(parts, recursion::trust_anchor_list).await,
     }
 }
 

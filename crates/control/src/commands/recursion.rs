@@ -1,11 +1,12 @@
-//! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl nta` and `nomen ctl trust-anchors`: the cache,
-//! forwarding rules, negative trust anchors and trust anchors.
+//! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl encryption`, `nomen ctl nta` and `nomen ctl
+//! trust-anchors`: the cache, forwarding rules, encrypted transports of authoritative servers, negative trust
+//! anchors and trust anchors.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cache::{Freshness, Held};
-use resolver::{ForwardRule, IterateRule, Partition, Upstream, UpstreamStats};
+use resolver::{ForwardRule, IterateRule, Partition, ServerEncryption, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use transport::unix_now;
 use validator::AnchorState;
@@ -13,7 +14,7 @@ use wire::{NameBuf, Type, UnixTime};
 
 use super::{CommandResult, Pieces};
 use crate::fault::{ArgumentFault, CommandFault};
-use config::table::value::parse_duration;
+use config::table::value::{AddrPort, parse_duration};
 use config::upstreams::rule_servers;
 use config::zone_name::zone_name;
 use message::print;
@@ -193,6 +194,25 @@ fn server(stats: &UpstreamStats) -> Value {
         "failures": stats.failures.get(),
         "bad_replies": stats.bad_replies.get(),
     })
+}
+
+/// Returns the encrypted transports of authoritative servers that were probed.
+pub(super) fn encryption_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
+    let all = recursive.encryption().ok_or(CommandFault::NoReply)?;
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs());
+    let one = |one: &ServerEncryption| {
+        json!({
+            "server": AddrPort(one.address).to_string(),
+            "transport": one.transport.to_string(),
+            "state": one.status.word(),
+            "probing": one.probing,
+            "queries": one.queries,
+            "seconds_since_probe": seconds(one.initiated),
+            "seconds_since_result": seconds(one.completed),
+            "seconds_since_reply": seconds(one.last_response),
+        })
+    };
+    Ok(all.iter().map(one).collect())
 }
 
 /// Adds a forwarding rule, which replaces an earlier rule for the same domain, until the configuration is

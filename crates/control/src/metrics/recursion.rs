@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use query_path::RuleAction;
 use recursion::{RewriteKind, Unreported};
-use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
+use resolver::{OpportunisticStats, RTT_BUCKETS, ShedReason, UpstreamStats};
 use transport::EncryptionFault;
 use validator::AnchorState;
 use wire::{NameBuf, UnixTime};
@@ -76,6 +76,7 @@ impl Figures for RecursionFigures {
         failures(recursive, out)?;
         shed(recursive, out)?;
         unreported(recursive, out)?;
+        opportunistic(&recursive.forward.opportunistic, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }
 }
@@ -249,6 +250,32 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
         MetricType::Counter,
         labelled("reason", series),
     )
+}
+
+/// Writes the figures of encryption between this server and authoritative servers.
+fn opportunistic(stats: &OpportunisticStats, out: &mut Printer<'_>) -> fmt::Result {
+    let transports = [("tls", &stats.tls), ("quic", &stats.quic)];
+    let help = "Queries sent to authoritative servers over an encrypted transport (encrypt-to-authoritative)";
+    let queries = transports.map(|(word, counts)| (word, counts.queries.get()));
+    out.family("authoritative_queries", help, MetricType::Counter, labelled("transport", queries))?;
+    let help =
+        "Queries repeated in the clear because the encrypted transport brought no useful reply in time";
+    let fallbacks = transports.map(|(word, counts)| (word, counts.fallbacks.get()));
+    out.family("authoritative_fallbacks", help, MetricType::Counter, labelled("transport", fallbacks))?;
+    let probes = transports.map(|(word, counts)| (word, counts.probes.get()));
+    let help = "Probes of encrypted transports of authoritative servers";
+    out.family("authoritative_probes", help, MetricType::Counter, labelled("transport", probes))?;
+    let results = transports.into_iter().flat_map(|(word, counts)| {
+        let (successes, failures) = (counts.successes.get(), counts.failures.get());
+        let all = [("success", successes), ("failure", failures), ("timeout", counts.timeouts.get())];
+        all.map(|(result, count)| ([("transport", word.into()), ("result", result.into())], count))
+    });
+    let help = "Probes of encrypted transports of authoritative servers that have ended, by result";
+    out.family("authoritative_probe_results", help, MetricType::Counter, results)?;
+    let help = "Probes of encrypted transports not sent because too many were in flight (encryption-probes)";
+    out.counter("authoritative_probes_suppressed", help, stats.suppressed.get())?;
+    let help = "Probes of encrypted transports of authoritative servers in flight";
+    out.gauge("authoritative_probes_in_flight", help, stats.in_flight.get() as f64)
 }
 
 /// Writes the figures of encrypted connections; only of servers that have them.

@@ -488,6 +488,7 @@ const PARTS: [(&str, &str, &[&str]); 17] = [
             "cache_",
             "recursion_",
             "forward_",
+            "authoritative_",
             "upstream_",
             "validation_",
             "trust_anchor",

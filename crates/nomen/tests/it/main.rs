@@ -8,6 +8,7 @@ mod api;
 mod api_powerdns;
 mod attempts;
 mod audit;
+mod authoritative_encryption;
 mod blocking;
 mod broken;
 mod carets;

@@ -26,6 +26,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let before = self.config.rules.iter().filter(|rule| !rule.partition.is_shared());
         let retired: Vec<_> = before.filter(|rule| !is_new(rule.partition)).cloned().collect();
         let (rules, upstreams) = Rules::of(&config, &retired, &mut self.servers, &mut self.random);
+        if config.iterate.opportunistic.encryptions != self.config.iterate.opportunistic.encryptions {
+            self.servers.forget_transports();
+        }
         (self.config, self.rules) = (config, rules);
         self.stats.set_upstreams(self.servers.stats(&upstreams));
         self.prime_again.clear();

@@ -18,7 +18,7 @@ use crate::query;
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::rules::Way;
-use crate::servers::ServerId;
+use crate::server_id::ServerId;
 use crate::trace::TraceEvent;
 
 /// Longest wait of a lookup for a reply if all servers are dead.
@@ -121,6 +121,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             timer: Some(at),
             probe: true,
             check: true,
+            in_clear: None,
             errors: Vec::new(),
         };
         self.set_timer(at, Timer::Try(try_id));

@@ -3,7 +3,8 @@
 //! A lookup has tries, each a query to one server, on a link of its own or on a kept connection. All its
 //! tries stay open until the lookup ends: the first useful reply answers it. `tries` sends them and continues
 //! after failures; `replies` evaluates replies; `streams` keeps the connections; `state` has the types;
-//! `configure` replaces the settings. `payers` chooses the budget that a lookup is charged to.
+//! `configure` replaces the settings. `encrypted` has encrypted transports of authoritative servers. `payers`
+//! chooses the budget that a lookup is charged to.
 //!
 //! A lookup by a rule with iteration proceeds in steps, each like a forwarded query to the servers of one
 //! zone, with as much of the name as they need. `walk` takes these steps, `addresses` has the known addresses
@@ -18,6 +19,7 @@
 mod addresses;
 mod configure;
 mod dead;
+mod encrypted;
 mod fallback;
 mod instead;
 mod minimise;
@@ -76,6 +78,8 @@ pub struct Resolver<O: LookupSink, R: Random> {
     timers: BTreeSet<(Instant, Timer)>,
     /// Number of waiting clients with a trace.
     traced: usize,
+    /// Number of probes of encrypted transports in flight.
+    probes: usize,
     /// The last number given to a lookup, try, link or delayed client.
     last: u64,
 }
@@ -106,6 +110,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             held: NumberMap::default(),
             timers: BTreeSet::new(),
             traced: 0,
+            probes: 0,
             last: 0,
         }
     }
@@ -123,6 +128,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             && self.woken.is_empty()
             && self.timers.is_empty()
             && self.traced == 0
+            && self.probes == 0
             && self.load.is_empty()
     }
 
@@ -452,7 +458,7 @@ impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
     fn origin(request: &Self::Request) -> u64 {
         match request {
             ResolverRequest::Lookup(request) => request.client.number(),
-            ResolverRequest::Configure(_) => 0,
+            ResolverRequest::Configure(_) | ResolverRequest::Encryption(_) => 0,
         }
     }
 
@@ -460,6 +466,8 @@ impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
         match request {
             ResolverRequest::Lookup(request) => self.look_up(request, now, actions),
             ResolverRequest::Configure(config) => self.configure(*config, now, actions),
+            // The thread that asked may have gone.
+            ResolverRequest::Encryption(to) => drop(to.send(self.encryption(now))),
         }
         self.wake(now, actions);
     }

@@ -17,7 +17,7 @@ use crate::request::LookupSink;
 use crate::rules::{Rule, Way};
 use crate::scrub::{Border, ReplyFault, Scope, ScrubbedAnswer, scrub};
 use crate::server::Ability;
-use crate::servers::ServerId;
+use crate::server_id::ServerId;
 use crate::trace::{TraceEvent, TraceVerdict, TryChange};
 
 /// The consequence of a reply that matches its query.
@@ -46,6 +46,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 id.copied()
             }
         };
+        if self.encrypts_opportunistically() {
+            self.transport_spoke(link, now);
+        }
         let Some(id) = id else { return };
         self.touch(link, now);
         let Some(one) = self.tries.get(&id) else {
@@ -126,10 +129,17 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     ) {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, after) = (one.server, now.saturating_duration_since(one.sent));
+        let (encrypted, is_transport_probe) = (one.in_clear.is_some(), one.is_transport_probe());
         let after = one.measurable.then_some(after);
         self.learn(id, server, &reply, now);
         if let Some(server) = self.servers.get_mut(server) {
             server.on_reply(after);
+        }
+        if is_transport_probe {
+            return self.probe_replied(id, &reply, now, actions);
+        }
+        if encrypted {
+            self.encrypted_replied(id);
         }
         if self.tries.get(&id).is_some_and(|one| one.check) {
             if let Some(one) = self.forget(id, actions) {
@@ -332,6 +342,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         let Some(lookup_id) = one.lookup else { return };
         let Some(lookup) = self.lookups.get_mut(&lookup_id) else { return };
+        if one.in_clear.is_some() {
+            return self.encrypted_useless(&one, now, actions);
+        }
         lookup.attempts.fault = Some(fault);
         if let Some(asked) = lookup.attempts.asked.get_mut(one.place) {
             asked.spent = true;

@@ -18,7 +18,7 @@ use crate::query_key::{AnsweredBy, QueryKey, ReportAgent};
 use crate::request::ClientPrefix;
 use crate::scrub::{ReferralProof, ReplyFault};
 use crate::select::Asked;
-use crate::servers::ServerId;
+use crate::server_id::ServerId;
 use crate::trace::{Tracer, TryChange};
 
 /// The number of a lookup.
@@ -352,6 +352,18 @@ pub(super) struct Steps {
     pub(super) cookie_again: bool,
     /// Again, since the server closed a kept connection.
     pub(super) reconnected: bool,
+    /// In the clear, since an encrypted transport of the server brought no useful reply.
+    pub(super) in_clear: Option<InClear>,
+}
+
+/// Why a query goes in the clear to a server with an encrypted transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InClear {
+    /// No reply came over it in time, or its connection failed.
+    NoReply,
+    /// The reply over the transport at this place was useless. If the one in the clear is useful, the
+    /// transport leads to another server.
+    Useless(usize),
 }
 
 impl Steps {
@@ -394,6 +406,9 @@ pub(super) struct Try {
     pub(super) probe: bool,
     /// It is a health check, with a query of our own.
     pub(super) check: bool,
+    /// For a query over an encrypted transport that the server was found to offer, and for a probe of one:
+    /// the server in the clear, and the transport's place.
+    pub(super) in_clear: Option<(ServerId, usize)>,
     /// The extended errors of its reply, if there is a trace.
     pub(super) errors: Vec<UpstreamError>,
 }
@@ -405,6 +420,13 @@ pub(super) enum LinkLoss {
     Io(io::ErrorKind),
     /// It could not be encrypted, or is no more, or the query on it failed.
     Encryption(EncryptionFault),
+}
+
+impl Try {
+    /// Whether it probes an encrypted transport.
+    pub(super) fn is_transport_probe(&self) -> bool {
+        self.in_clear.is_some() && self.probe
+    }
 }
 
 impl LinkLoss {

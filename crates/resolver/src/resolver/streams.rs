@@ -13,7 +13,7 @@ use super::Resolver;
 use super::state::{Carrier, Connection, LinkLoss, LinkUse, Steps, Timer, TryId};
 use crate::random::Random;
 use crate::request::LookupSink;
-use crate::servers::ServerId;
+use crate::server_id::ServerId;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Returns a connection to `server` with room for one more query. `None` if all possible connections are
@@ -58,7 +58,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let streamed = encryption.as_ref().is_some_and(Encryption::is_streamed);
         let transport = encryption.as_ref().map_or(Transport::Tcp, Encryption::transport);
         actions.push(Action::Open { link, transport, to, from, encryption });
-        let handshake_until = encrypted.then(|| now + self.config.timing.handshake);
+        let handshake = match server.in_clear {
+            Some(_) => self.config.iterate.opportunistic.timeout,
+            None => self.config.timing.handshake,
+        };
+        let handshake_until = encrypted.then(|| now + handshake);
         let idle_at = now + self.config.timing.tcp_idle;
         let connection = Connection {
             server: place,
@@ -146,9 +150,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         if let (Some(fault), Some(server)) = (fault, self.servers.get_mut(server)) {
             server.on_insecure(fault);
         }
-        let Some(steps) = self.tries.get(&id).map(|one| one.steps) else { return };
+        let one = self.tries.get(&id).map(|one| (one.steps, one.is_transport_probe()));
+        let Some((steps, is_probe)) = one else { return };
         match fault {
-            None if !steps.reconnected => {
+            None if !steps.reconnected && !is_probe => {
                 self.note_loss(id, LinkLoss::Io(io::ErrorKind::ConnectionAborted), now);
                 self.replace(id, Steps { reconnected: true, ..steps }, now, actions);
             }
@@ -201,7 +206,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
     /// Removes a connection. A server may close one at any time: queries in flight on a connection that had
     /// delivered replies are repeated on another (RFC 7766 §6.2.4): once, or as long as tries are left for a
-    /// server that has no other transport.
+    /// server that has no other transport. Those to an authoritative server that offers encryption, which
+    /// queries can do without, go in the clear.
     fn lose_stream(&mut self, link: Link, loss: LinkLoss, now: Instant, actions: &mut Vec<Action>) {
         let Some(LinkUse::Stream(connection)) = self.links.remove(&link) else { return };
         self.drop_timer(Some(connection.idle_at), Timer::Idle(link));
@@ -219,8 +225,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let mut under_way: Vec<TryId> = connection.pending.into_values().collect();
         under_way.sort_unstable();
         for id in under_way {
-            let Some(steps) = self.tries.get(&id).map(|one| one.steps) else { continue };
-            match connection.heard.is_some() && (connection.encrypted || !steps.reconnected) {
+            let one = self.tries.get(&id).map(|one| (one.steps, one.in_clear.is_some()));
+            let Some((steps, falls_back)) = one else { continue };
+            let may_repeat = connection.heard.is_some() && (connection.encrypted || !steps.reconnected);
+            match may_repeat && !falls_back {
                 true => {
                     self.note_loss(id, loss, now);
                     self.replace(id, Steps { reconnected: true, ..steps }, now, actions);

@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::request::LookupSink;
 use crate::select;
 use crate::server::{Ability, Server};
-use crate::servers::ServerId;
+use crate::server_id::ServerId;
 use crate::trace::{CookieSent, TraceEvent};
 
 /// Failed links to a server in one lookup after which it counts as unreachable.
@@ -68,31 +68,32 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         };
         lookup.attempts.tries_left -= 1;
         asked.tries += 1;
-        let (server, silent) = (asked.server, asked.silent);
-        let stream = steps.stream || self.has_only_streams(server);
+        let (in_clear, silent) = (asked.server, asked.silent);
         let try_id = TryId(self.number());
-        let carrier = self.carrier_to(server, stream, try_id, now, actions);
-        let Some(Carrier { link, query_id, measurable }) = carrier else {
+        let may_encrypt = self.may_encrypt(id, probe);
+        // The last try is left for a query in the clear.
+        let carrier = self.carrier_for(try_id, in_clear, steps, may_encrypt && !last, now, actions);
+        let Some((server, Carrier { link, query_id, measurable })) = carrier else {
             return self.go_on(id, now, actions);
         };
+        let silent = if server == in_clear { silent } else { 0 };
+        let stream = steps.stream || self.has_only_streams(server);
         let (name, mixed) = self.name_for(server, &query_key.name.into(), now);
         let opt = self.opt_for(server, steps, now);
         let message = query::build(query_id, name.as_name(), &query_key, recursion_desired, opt.as_ref());
         actions.push(Action::Send { link, message });
-        let timing = &self.config.timing;
-        // Opening a connection takes a round trip, and encrypting it one or two more.
-        let opening = |server: &Server| u32::from(!measurable) * if server.is_encrypted() { 2 } else { 1 };
-        let rto = |server: &Server| server.rtt.timeout(silent + opening(server), timing);
-        let rto = self.servers.get(server).map(rto);
-        let wait = rto.filter(|_| !probe && !last).unwrap_or(timing.max_rto);
+        let wait = match probe || last {
+            true => self.config.timing.max_rto,
+            false => self.reply_timeout(server, silent, measurable),
+        };
+        let mut of_transport = None;
         if let Some(server) = self.servers.get_mut(server) {
-            server.on_asked(now, timing);
+            server.on_asked(now, &self.config.timing);
+            of_transport = server.in_clear;
         }
         self.count_sent(server, stream, probe);
-        let timer = Some(now + wait);
-        let (lookup, sent) = (Some(id), now);
         let one = Try {
-            lookup,
+            lookup: Some(id),
             place,
             server,
             link,
@@ -103,19 +104,37 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             mixed,
             opt,
             steps,
-            sent,
+            sent: now,
             measurable,
-            timer,
+            timer: Some(now + wait),
             probe,
             check: false,
+            in_clear: of_transport,
             errors: Vec::new(),
         };
+        self.add_try(id, try_id, one, wait, now);
+        if may_encrypt {
+            self.probe_transports(id, server, &query_key, now, actions);
+        }
+    }
+
+    /// Adds a try to its lookup.
+    fn add_try(&mut self, id: LookupId, try_id: TryId, one: Try, wait: Duration, now: Instant) {
         self.set_timer(now + wait, Timer::Try(try_id));
         self.tries.insert(try_id, one);
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.attempts.tries.push(try_id);
         }
         self.note_asked(id, try_id, wait, now);
+    }
+
+    /// Returns the time until the next try, if the reply to one at this server does not come before.
+    fn reply_timeout(&self, server: ServerId, silent: u32, measurable: bool) -> Duration {
+        let timing = &self.config.timing;
+        // Opening a connection takes a round trip, and encrypting it one or two more.
+        let opening = |server: &Server| u32::from(!measurable) * if server.is_encrypted() { 2 } else { 1 };
+        let rto = |server: &Server| server.rtt.timeout(silent + opening(server), timing);
+        self.servers.get(server).map_or(timing.max_rto, rto)
     }
 
     fn note_asked(&self, id: LookupId, try_id: TryId, wait: Duration, now: Instant) {
@@ -132,9 +151,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         });
     }
 
-    pub(super) fn count_sent(&self, server: ServerId, stream: bool, probe: bool) {
-        let Some(server) = self.servers.get(server) else { return };
+    pub(super) fn count_sent(&self, id: ServerId, stream: bool, probe: bool) {
+        let Some(server) = self.servers.get(id) else { return };
         server.stats.queries(server.transport(stream)).add(1);
+        if server.in_clear.is_some() {
+            self.count_encrypted(id);
+        }
         if probe {
             server.stats.probes.add(1);
         }
@@ -205,6 +227,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub(super) fn unanswered(&mut self, id: TryId, now: Instant, actions: &mut Vec<Action>) {
         let Some(one) = self.tries.get_mut(&id) else { return };
         one.timer = None;
+        if one.in_clear.is_some() {
+            return self.encrypted_unanswered(id, now, actions);
+        }
         let (lookup, place, probe) = (one.lookup, one.place, one.probe);
         let (server, stream, link, sent) = (one.server, one.stream, one.link, one.sent);
         self.note_of(id, now, |server, transport, _| TraceEvent::Unanswered { server, transport });
@@ -239,6 +264,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub(super) fn broken(&mut self, id: TryId, loss: LinkLoss, now: Instant, actions: &mut Vec<Action>) {
         self.note_loss(id, loss, now);
         let Some(one) = self.forget(id, actions) else { return };
+        if one.in_clear.is_some() {
+            return self.encrypted_broken(&one, loss, now, actions);
+        }
         self.check_ended(&one, loss.is_ours(), now);
         // Running out of links is not the server's fault.
         if !loss.is_ours() {
@@ -390,6 +418,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub(super) fn forget(&mut self, id: TryId, actions: &mut Vec<Action>) -> Option<Try> {
         let one = self.tries.remove(&id)?;
         self.drop_timer(one.timer, Timer::Try(id));
+        if one.is_transport_probe() {
+            self.probe_ended(&one);
+        }
         if let Some(lookup) = one.lookup.and_then(|lookup| self.lookups.get_mut(&lookup)) {
             lookup.attempts.tries.retain(|other| *other != id);
         }

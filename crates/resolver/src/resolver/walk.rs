@@ -259,11 +259,13 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         };
         let (server, cut) = (one.server, Arc::clone(&walk.cut));
         self.note_reply(id, rcode, next.verdict(), now);
-        self.forget(id, actions);
-        if let Some(server) = self.servers.get_mut(server) {
+        let Some(one) = self.forget(id, actions) else { return };
+        let in_clear = one.in_clear.map_or(server, |(in_clear, _)| in_clear);
+        if let Some(server) = self.servers.get_mut(in_clear) {
             server.on_good_reply();
         }
-        let by = self.servers.address(server).map(AnsweredBy::Server);
+        self.clear_was_better(&one, now, actions);
+        let by = self.servers.address(in_clear).map(AnsweredBy::Server);
         let lookup = self.lookups.get_mut(&lookup_id).filter(|_| matches!(next, Next::Answer(_)));
         let agent = lookup.and_then(|lookup| lookup.agent_of(server));
         self.follow(lookup_id, &cut, Said { message, by, agent }, next, now, actions);

@@ -11,7 +11,7 @@ use resolver::{
     AnsweredBy, Budget, ChaCha, ClientPrefix, ForwardConfig, LookupOutcome, LookupRequest, LookupSink,
     QueryKey, Resolver, ResolverRequest, Trace, ZoneCopy,
 };
-use transport::{Action, Core, Event, Link, Transport};
+use transport::{Action, Core, EncryptionFault, Event, Link, Transport};
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Offset, Owner, Parser, Question, Section};
 use wire::{Class, LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
@@ -252,6 +252,8 @@ pub(crate) struct Asked {
 enum Coming {
     Message(Vec<u8>),
     Opened,
+    Secured,
+    Insecure(EncryptionFault),
     Ended(ErrorKind),
 }
 
@@ -285,6 +287,8 @@ pub(crate) struct Internet {
     /// Address families without a route.
     pub(crate) no_way: [bool; 2],
     links: BTreeMap<Link, (SocketAddr, Transport)>,
+    /// When encrypted connections are open.
+    open_at: BTreeMap<Link, Instant>,
     coming: BTreeMap<(Instant, u64), (Link, Coming)>,
     count: u64,
 }
@@ -302,6 +306,7 @@ impl Internet {
             log: Vec::new(),
             no_way: [false; 2],
             links: BTreeMap::new(),
+            open_at: BTreeMap::new(),
             coming: BTreeMap::new(),
             count: 0,
         }
@@ -354,6 +359,8 @@ impl Internet {
                     let no_route = host.is("no-route") || transport.is_stream() && host.is("no-route-tcp");
                     if no_route || self.no_way[usize::from(to.is_ipv6())] {
                         self.comes(Duration::ZERO, link, Coming::Ended(ErrorKind::NetworkUnreachable));
+                    } else if matches!(transport, Transport::Tls | Transport::Quic) {
+                        self.encrypt(link, transport, &host);
                     } else if transport.is_stream() {
                         if host.is("refuses-tcp") || host.is("closed") {
                             self.comes(ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionRefused));
@@ -362,13 +369,34 @@ impl Internet {
                         }
                     }
                 }
-                Action::Cancel { .. } => panic!("links have no streams"),
+                Action::Cancel { link, .. } => {
+                    let transport = self.links.get(&link).map(|(_, transport)| *transport);
+                    assert_eq!(transport, Some(Transport::Quic), "links have no streams");
+                }
                 Action::Close { link } => {
                     assert!(self.links.remove(&link).is_some(), "a link closed twice");
+                    self.open_at.remove(&link);
                     self.coming.retain(|_, (other, _)| *other != link);
                 }
                 Action::Send { link, message } => self.deliver(link, &message),
             }
+        }
+    }
+
+    /// Begins an encrypted connection, which is open after two round trips, or one over QUIC.
+    fn encrypt(&mut self, link: Link, transport: Transport, host: &Host) {
+        let (offered, round_trips) = if transport == Transport::Quic { ("doq", 1) } else { ("dot", 2) };
+        let after = ROUND_TRIP * round_trips;
+        if host.is("encrypted-hangs") || host.addresses.is_empty() {
+            return;
+        }
+        if host.is("no-tls") {
+            self.comes(after, link, Coming::Insecure(EncryptionFault::NotTls));
+        } else if !host.is(offered) {
+            self.comes(ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionRefused));
+        } else {
+            self.open_at.insert(link, self.now + after);
+            self.comes(after, link, Coming::Secured);
         }
     }
 
@@ -402,6 +430,14 @@ impl Internet {
             to,
             at: self.now,
         });
+        if matches!(transport, Transport::Tls | Transport::Quic) {
+            let opt = edns.as_ref().expect("OPT");
+            assert!(opt.option(OptionCode::PADDING).is_some() && query.len().is_multiple_of(128), "padded");
+            assert!(opt.option(OptionCode::COOKIE).is_none() && !recursion_desired);
+            let name = question.name.to_string();
+            assert_eq!(name, name.to_lowercase(), "in lower case");
+            return self.deliver_encrypted(link, &host, query, transport);
+        }
         if host.is("closed") {
             return self.comes(ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionRefused));
         }
@@ -414,6 +450,28 @@ impl Internet {
         }
         let message = self.reply(&host, query, transport);
         self.comes(host.delay().unwrap_or(ROUND_TRIP), link, Coming::Message(message));
+    }
+
+    /// Has a host reply over an encrypted connection, which may not be open yet.
+    fn deliver_encrypted(&mut self, link: Link, host: &Host, query: &[u8], transport: Transport) {
+        let Some(open_at) = self.open_at.get(&link).copied() else { return };
+        let opens = open_at.saturating_duration_since(self.now);
+        if host.is("encrypted-resets") {
+            return self.comes(opens + ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionReset));
+        }
+        if host.is("encrypted-mute") {
+            return;
+        }
+        let mut other = host.clone();
+        for (way, same) in [("encrypted-refused", "refused"), ("encrypted-cache", "cache")] {
+            if host.is(way) {
+                other.ways.insert(same.into());
+            }
+        }
+        let message = self.reply(&other, query, transport);
+        let slow = host.ways.iter().find_map(|way| way.strip_prefix("encrypted-slow="));
+        let slow = slow.map(|slow| Duration::from_millis(slow.parse().expect("milliseconds")));
+        self.comes(opens + slow.unwrap_or(ROUND_TRIP), link, Coming::Message(message));
     }
 
     /// Whether a host does not reply to a query.
@@ -545,6 +603,20 @@ impl Internet {
         said
     }
 
+    /// Returns what is known of encrypted transports: `192.0.2.1 tls works, …`.
+    #[allow(dead_code, reason = "one of the tests that share this does not ask")]
+    pub(crate) fn encryption(&mut self) -> String {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.request(ResolverRequest::Encryption(sender));
+        let all = receiver.recv().expect("it replies at once").into_iter();
+        let shown = all.map(|one| {
+            let probing = if one.probing { " probing" } else { "" };
+            format!("{} {} {}{probing}", one.address.ip(), one.transport, one.status.word())
+        });
+        let shown: Vec<_> = shown.collect();
+        if shown.is_empty() { "none".into() } else { shown.join(", ") }
+    }
+
     /// Advances the time, with all events on the way, to `until` or until `done`.
     pub(crate) fn run(&mut self, until: Instant, done: impl Fn(&Self) -> bool) {
         while !done(self) {
@@ -563,6 +635,13 @@ impl Internet {
                     Coming::Message(message) => {
                         let event = Event::Message { link, message: &message };
                         self.core.event(event, self.now, &mut actions);
+                    }
+                    Coming::Secured => {
+                        self.core.event(Event::Secured { link, resumed: false }, self.now, &mut actions);
+                    }
+                    Coming::Insecure(fault) => {
+                        self.links.remove(&link);
+                        self.core.event(Event::Insecure { link, fault }, self.now, &mut actions);
                     }
                     Coming::Opened => self.core.event(Event::Opened { link }, self.now, &mut actions),
                     Coming::Ended(error) => {

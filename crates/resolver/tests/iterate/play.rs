@@ -10,6 +10,7 @@ use resolver::{
     AnsweredBy, Budget, ForwardConfig, ForwardRule, IterateRule, LocalCopy, LookupFailure, LookupOutcome,
     Minimisation, Partition, QueryKey, ResolverRequest, StartServer, Trace, Upstream,
 };
+use transport::{Encryption, EncryptionFault, Transport};
 use wire::{Class, Type};
 
 use crate::internet::{Asked, Host, Internet, Rr, TestCopy, Zone, name};
@@ -187,10 +188,26 @@ impl Play {
                     "recursive" => &stats.recursive,
                     "parents-asked" => &stats.parents_asked,
                     "joined" => &stats.joined,
+                    "encrypted" => &stats.opportunistic.tls.queries,
+                    "encrypted.quic" => &stats.opportunistic.quic.queries,
+                    "probes" => &stats.opportunistic.tls.probes,
+                    "probes.quic" => &stats.opportunistic.quic.probes,
+                    "probes.succeeded" => &stats.opportunistic.tls.successes,
+                    "probes.failed" => &stats.opportunistic.tls.failures,
+                    "probes.timed-out" => &stats.opportunistic.tls.timeouts,
+                    "probes.suppressed" => &stats.opportunistic.suppressed,
+                    "probes.in-flight" => &stats.opportunistic.in_flight,
+                    "fallbacks" => &stats.opportunistic.tls.fallbacks,
                     "shed.zone" => &stats.shed[4],
                     _ => panic!("{}: no such counter", self.at),
                 };
                 assert!(fits(counter.get() as usize, words[1]), "{}: it is {}", self.at, counter.get());
+            }
+            "encryption" => assert_eq!(self.net.encryption(), rest, "{}", self.at),
+            "queries" => {
+                let client: u32 = words[1].parse().expect("a number");
+                let queries = usize::from(self.clients[&client].0.queries());
+                assert!(fits(queries, words[0]), "{}: {queries} queries", self.at);
             }
             "ended" => {
                 let wanted = query_key(words[0], words[1], false);
@@ -302,6 +319,11 @@ impl Play {
             "lookups-per-zone" => iterate.lookups_per_zone = number(),
             "lookups-per-dead-zone" => iterate.lookups_per_dead_zone = number(),
             "loopback" => iterate.loopback = value == "on",
+            "known-servers" => iterate.known_servers = number(),
+            "encrypt" => iterate.opportunistic.encryptions = encryptions(value),
+            "probes" => iterate.opportunistic.probes = number(),
+            "damping" => iterate.opportunistic.damping = duration(value),
+            "persistence" => iterate.opportunistic.persistence = duration(value),
             "tries" => self.config.limits.tries = number() as u8,
             "first-timeout" => self.config.timing.first_rto = duration(value),
             "explore" => self.config.explore = number() as u32,
@@ -399,8 +421,11 @@ fn failure_text(failure: LookupFailure) -> String {
 
 fn show_asked(asked: &Asked) -> String {
     let mut out = format!("{} {} {}", asked.name, asked.qtype, asked.host);
-    if asked.transport.is_stream() {
-        out += "/tcp";
+    match asked.transport {
+        Transport::Tls => out += "/dot",
+        Transport::Quic => out += "/doq",
+        transport if transport.is_stream() => out += "/tcp",
+        _ => {}
     }
     if !asked.edns {
         out += "/plain";
@@ -415,6 +440,18 @@ fn show_asked(asked: &Asked) -> String {
         out += "/v6";
     }
     out
+}
+
+/// The encryptions of `dot,doq`; none of `off`.
+fn encryptions(text: &str) -> Vec<Encryption> {
+    let made = |word: &str| match word {
+        "dot" => Encryption::new("any".into(), "any".into(), |_| Err(EncryptionFault::Protocol)),
+        "doq" => Encryption::streamed(Transport::Quic, "any".into(), "any".into(), |_, _| {
+            Err(EncryptionFault::Protocol)
+        }),
+        _ => panic!("no such transport: {word}"),
+    };
+    text.split(',').filter(|word| *word != "off").map(made).collect()
 }
 
 /// A query key.

@@ -6,11 +6,13 @@ use resolver::LookupOutcome;
 use wire::message::Parser;
 use wire::{Type, rdata};
 
-/// `20ms` or `3s`.
+/// `20ms`, `3s`, `5m` or `2h`.
 pub(crate) fn duration(text: &str) -> Duration {
-    match text.strip_suffix("ms") {
-        Some(ms) => Duration::from_millis(ms.parse().expect("milliseconds")),
-        None => Duration::from_secs(text.strip_suffix('s').expect("a unit").parse().expect("seconds")),
+    let of = |unit: &str| text.strip_suffix(unit).map(|number| number.parse::<u64>().expect("a number"));
+    let seconds = || of("s").or(of("m").map(|minutes| minutes * 60)).or(of("h").map(|hours| hours * 3600));
+    match text.ends_with("ms") {
+        true => Duration::from_millis(of("ms").expect("a number")),
+        false => Duration::from_secs(seconds().expect("a unit")),
     }
 }
 

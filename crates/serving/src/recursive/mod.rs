@@ -46,7 +46,7 @@ use recursion::{
 };
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
-    Resolver, ResolverRequest,
+    Resolver, ResolverRequest, ServerEncryption,
 };
 use sandbox::kinds::{ThreadKind, confine};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -190,6 +190,9 @@ impl std::error::Error for RecursiveFault {}
 
 /// How often rules that are no longer in force are looked at until no worker uses them.
 const RETIRED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Longest wait for the resolver to report the state of encrypted transports.
+const ENCRYPTION_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The channel to the resolver's thread.
 struct Asker(Arc<Outgoing<ResolverRequest<Waiter>>>);
@@ -494,6 +497,14 @@ impl Recursive {
     pub fn rules(&self) -> (Vec<ForwardRule>, Vec<IterateRule>) {
         let decided = lock(&self.decided);
         (decided.forward.rules.clone(), decided.forward.iterate.rules.clone())
+    }
+
+    /// Returns the state of the encrypted transports of authoritative servers that were probed; `None` if the
+    /// resolver does not reply in time.
+    pub fn encryption(&self) -> Option<Vec<ServerEncryption>> {
+        let (sender, states) = channel();
+        self.outgoing.request(ResolverRequest::Encryption(sender));
+        states.recv_timeout(ENCRYPTION_REPLY_TIMEOUT).ok()
     }
 
     /// Returns the names of the groups in a partition, and the schedules by which a group is in it.

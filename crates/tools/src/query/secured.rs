@@ -60,7 +60,7 @@ impl TlsWanted {
             (Some(_), None) => return Err("+tls-certfile needs +tls-keyfile beside it".into()),
             (None, Some(_)) => return Err("+tls-keyfile needs +tls-certfile beside it".into()),
         };
-        let settings = ClientSettings { newest_only: false, certificate };
+        let settings = ClientSettings { certificate, ..ClientSettings::default() };
         tls::client::encryption(&self.identity(server)?, &settings).map_err(|fault| fault.to_string())
     }
 }
