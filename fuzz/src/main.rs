@@ -1,11 +1,11 @@
 //! Fuzz targets: random inputs for the parsers and state machines of the server. `fuzz/run-all` runs them.
 //!
-//! With the feature `coverage` this is a program of libFuzzer, which finds new inputs by the code that they reach; the
-//! environment variable `FUZZ_TARGET` names the target. Without it the program changes the inputs of the corpus
-//! by itself, blindly: that takes no build of its own, and is enough for a short run.
+//! With the feature `coverage` this is a program of libFuzzer, which finds new inputs by the code that they
+//! reach; the environment variable `FUZZ_TARGET` names the target. Without it the program changes the inputs
+//! of the corpus by itself, blindly: that takes no build of its own, and is enough for a short run.
 
 #![cfg_attr(feature = "coverage", no_main)]
-#![cfg_attr(not(feature = "coverage"), forbid(unsafe_code))]
+#![forbid(unsafe_code)]
 
 mod targets;
 

@@ -99,6 +99,10 @@ keys! {
         /// Whether the zone has CDS and CDNSKEY records (RFC 7344), by which a parent that supports them
         /// updates the DS record itself.
         live "cds" cds: bool = true, example false;
+        /// Whether the zone has a CSYNC record (RFC 7477), by which a parent that supports it copies the NS
+        /// records of the zone and the addresses of its name servers. nomen makes it again when these change,
+        /// and notifies the parent.
+        live "csync" csync: bool = false, example true;
         /// Digests of the zone (ZONEMD, RFC 8976), by which secondaries and resolvers verify a whole copy:
         /// `true` is `["sha384"]`, `false` is none.
         live "zonemd" zonemd: ZonemdDigests = ZonemdDigests(Vec::new()), example ["sha384"];

@@ -21,8 +21,8 @@ keys! {
     pub struct ZoneAccessKeys {
         /// Clients that may query the zone, written as in `allow-transfer`; with `proto:tcp` the query must
         /// arrive by TCP, with `on:ADDRESS` or `on:ADDRESS@PORT` at this address of the server; `!` before a
-        /// member refuses these clients. The first member that matches decides; other clients get REFUSED. A chain of aliases does
-        /// not lead into a zone that the client may not query. Unset: every client.
+        /// member refuses these clients. The first member that matches decides; other clients get REFUSED. A
+        /// chain of aliases does not lead into a zone that the client may not query. Unset: every client.
         live "allow-query" allow_query: Option<Vec<At<QueryGrant>>> = None,
             example ["!192.0.2.128/25", "192.0.2.0/24", "key:monitoring.example.com"];
     }

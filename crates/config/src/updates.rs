@@ -82,17 +82,18 @@ keys! {
         /// What child zones may change of their delegations in this zone; nomen asks all their name servers
         /// for it, and accepts what is signed: `cds`, the DS records, also their deletion (CDS and CDNSKEY,
         /// RFC 7344 and 8078); `bootstrap`, the first DS records of an unsigned delegation, if signed zones
-        /// of the name servers have them, too (RFC 9615; needs `[resolver]` that validates); `none`, nothing
-        /// although the template has something. Needs `state-dir` of `[server]`; a zone with `primaries` is
-        /// not changed here. Unset: nothing.
+        /// of the name servers have them, too (RFC 9615; needs `[resolver]` that validates); `csync`, NS
+        /// records and glue of a signed delegation (RFC 7477); `none`, nothing although the template has
+        /// something. Needs `state-dir` of `[server]`; a zone with `primaries` is not changed here. Unset:
+        /// nothing.
         live "delegation-updates" delegation_updates: Option<Vec<At<DelegationUpdate>>> = None,
             example ["cds"];
         /// How often the name servers of each delegation are asked, a tenth more or less often; the
         /// delegations of a zone are spread over this time. `0s`: only after a NOTIFY, or by command. Unset:
         /// `1d`.
         live "delegation-scan" delegation_scan: Option<Time<0, 7_776_000_000>> = None, example "12h";
-        /// Whether a NOTIFY(CDS) for a delegation (RFC 9859) has its name servers asked soon. Anyone may send
-        /// it: it is only a hint. Unset: yes, with `delegation-updates`.
+        /// Whether a NOTIFY(CDS) or NOTIFY(CSYNC) for a delegation (RFC 9859) has its name servers asked
+        /// soon. Anyone may send it: it is only a hint. Unset: yes, with `delegation-updates`.
         live "delegation-notify" delegation_notify: Option<bool> = None, example false;
         /// Only report what child zones ask for: in the log, in metrics and by `nomen ctl delegation list`.
         /// The zone is not changed. Unset: no.
@@ -107,13 +108,19 @@ pub enum DelegationUpdate {
     Cds,
     /// The first DS RRset, by CDS and CDNSKEY that name servers confirm.
     Bootstrap,
+    /// NS records and glue, by CSYNC.
+    Csync,
     /// Nothing, although the template of the zone has something.
     Nothing,
 }
 
 impl Word for DelegationUpdate {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("cds", Self::Cds), ("bootstrap", Self::Bootstrap), ("none", Self::Nothing)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("cds", Self::Cds),
+        ("bootstrap", Self::Bootstrap),
+        ("csync", Self::Csync),
+        ("none", Self::Nothing),
+    ];
 }
 
 /// Reports first DS records that nothing here can confirm.

@@ -82,6 +82,8 @@ pub struct DnssecPolicy {
     pub purge_keys: Option<Duration>,
     /// Whether the zone has CDS and CDNSKEY records (RFC 7344).
     pub sync: bool,
+    /// Whether the zone has a CSYNC record (RFC 7477).
+    pub csync: bool,
     /// Digests of the zone (RFC 8976).
     pub zonemd: Vec<ZonemdHash>,
 }
@@ -113,6 +115,7 @@ impl Default for DnssecPolicy {
             parent_ds_ttl: Ttl::from_secs(DAY as u32),
             purge_keys: Some(Duration::from_secs(90 * DAY)),
             sync: true,
+            csync: false,
             zonemd: Vec::new(),
         }
     }

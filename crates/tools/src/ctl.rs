@@ -13,7 +13,7 @@ use crate::args::{
     CtlPolicy, CtlToken, CtlVerb, CtlZone, TopWord,
 };
 use crate::ctl_database::database_text;
-use crate::ctl_delegations::{about_delegations, delegation_text, delegations_text};
+use crate::ctl_delegations::{about_delegations, checks_text, delegations_text};
 use crate::ctl_keys::{about_keys, ds_text, key_list_text, timeline_text};
 use crate::ctl_values::{flat, in_days, value_text};
 use crate::key_args::CtlKey;
@@ -319,7 +319,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             format!("zone {}: {}\n", line("zone"), line("result"))
         }
         (CtlVerb::Delegation(CtlDelegation::List { .. }), list @ Value::Object(_)) => delegations_text(list),
-        (CtlVerb::Delegation(_), row @ Value::Object(_)) => delegation_text(row),
+        (CtlVerb::Delegation(_), found @ Value::Object(_)) => checks_text(found),
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
         (CtlVerb::Token(CtlToken::List), Value::Array(tokens)) if tokens.is_empty() => {
             "there are no tokens of the HTTP API\n".into()

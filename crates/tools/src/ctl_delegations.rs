@@ -36,9 +36,14 @@ pub(super) fn delegations_text(list: &Value) -> String {
     out
 }
 
+/// Returns what a check of a delegation has found as text, a line for each kind of record.
+pub(super) fn checks_text(found: &Value) -> String {
+    found["checks"].as_array().into_iter().flatten().map(delegation_text).collect()
+}
+
 /// Returns the last check of a delegation as a line.
-pub(super) fn delegation_text(row: &Value) -> String {
-    let mut line = format!("{}: {}", flat(&row["child"]), flat(&row["outcome"]));
+fn delegation_text(row: &Value) -> String {
+    let mut line = format!("{} {}: {}", flat(&row["child"]), flat(&row["records"]), flat(&row["outcome"]));
     if let Some(reason) = row["reason"].as_str() {
         line += &format!(" ({reason})");
     }
@@ -66,17 +71,17 @@ mod tests {
             "zone": "example.", "accepts": ["cds", "bootstrap"], "scan": "1d", "notify": true,
             "dry_run": true,
             "delegations": [
-                {"child": "a.example.", "outcome": "unchanged", "checked": 0},
-                {"child": "b.example.", "outcome": "refused", "reason": "lame", "checked": 0, "next": 0,
-                 "detail": "name server 192.0.2.1: the server does not have the zone"},
+                {"child": "a.example.", "records": "cds", "outcome": "unchanged", "checked": 0},
+                {"child": "b.example.", "records": "csync", "outcome": "refused", "reason": "lame",
+                 "checked": 0, "next": 0, "detail": "name server 192.0.2.1: the server does not have the zone"},
             ],
         });
         let text = delegations_text(&list);
         let lines: Vec<&str> = text.lines().collect();
         let head = "zone example.: accepts cds, bootstrap, asks every 1d and after NOTIFY; dry run: it is not changed";
         assert_eq!(lines[0], head);
-        assert!(lines[1].starts_with("a.example.: unchanged, checked 1970-01-01"), "{text}");
-        assert!(lines[2].starts_with("b.example.: refused (lame), checked 1970-01-01"), "{text}");
+        assert!(lines[1].starts_with("a.example. cds: unchanged, checked 1970-01-01"), "{text}");
+        assert!(lines[2].starts_with("b.example. csync: refused (lame), checked 1970-01-01"), "{text}");
         assert!(lines[2].contains(", next check 1970-01-01"), "{text}");
         assert_eq!(lines[3], "    name server 192.0.2.1: the server does not have the zone");
     }

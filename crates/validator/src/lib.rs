@@ -18,7 +18,7 @@
 //! | `validation` | validates one response, and returns the records that are needed first |
 //! | `denials` | proven denials, used for further names |
 //! | `rollover` | trust anchors that follow their zones (RFC 5011) |
-//! | [`children`] | what child zones ask of their delegations: CDS, CDNSKEY |
+//! | [`children`] | what child zones ask of their delegations: CDS, CDNSKEY, CSYNC |
 //!
 //! A module uses only those above it.
 #![forbid(unsafe_code)]

@@ -102,6 +102,7 @@ fn policy(name: &str, keys: &DnssecPolicySection) -> DnssecPolicy {
         parent_ds_ttl: Ttl::from_secs(keys.parent_ds_ttl.0),
         purge_keys: (keys.purge_keys.0 > 0).then(|| seconds(keys.purge_keys.0)),
         sync: *keys.cds,
+        csync: *keys.csync,
         zonemd: keys.zonemd.0.clone(),
     }
 }
@@ -146,7 +147,7 @@ mod tests {
             signature-refresh = \"7d\"\nsignature-jitter = \"1d\"\ninception-offset = \"2h\"\n\
             dnskey-ttl = \"10m\"\npublish-safety = \"20m\"\nretire-safety = \"30m\"\n\
             zone-propagation-delay = \"40m\"\nparent-propagation-delay = \"50m\"\nparent-ds-ttl = \"70m\"\n\
-            purge-keys = \"0s\"\ncds = false\nzonemd = [\"sha512\"]\n",
+            purge-keys = \"0s\"\ncds = false\ncsync = true\nzonemd = [\"sha512\"]\n",
         );
         let (minutes, days) =
             (|n: u64| Duration::from_secs(n * 60), |n: u64| Duration::from_secs(n * 86_400));
@@ -175,6 +176,7 @@ mod tests {
             parent_ds_ttl: Ttl::from_secs(4200),
             purge_keys: None,
             sync: false,
+            csync: true,
             zonemd: vec![ZonemdHash::Sha512],
         };
         assert_eq!(policy("own", &config.dnssec_policies["own"]), expected);

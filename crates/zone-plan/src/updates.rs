@@ -42,12 +42,21 @@ pub struct DelegationRules {
     pub cds: bool,
     /// The first DS RRset of an unsigned delegation.
     pub bootstrap: bool,
+    /// NS records and glue, by CSYNC.
+    pub csync: bool,
     /// How often the servers of each are asked; `None`: only after a NOTIFY, or by command.
     pub scan_every: Option<Duration>,
     /// Whether NOTIFY is taken.
     pub notify: bool,
     /// The zone is not changed.
     pub dry_run: bool,
+}
+
+impl DelegationRules {
+    /// Whether the child may change its DS RRset, or have the first one set.
+    pub fn changes_ds(&self) -> bool {
+        self.cds || self.bootstrap
+    }
 }
 
 impl ZoneUpdates {
@@ -203,6 +212,7 @@ fn delegation_rules(own: &UpdateKeys, template: &UpdateKeys) -> Option<Delegatio
     let rules = DelegationRules {
         cds: has(DelegationUpdate::Cds),
         bootstrap: has(DelegationUpdate::Bootstrap),
+        csync: has(DelegationUpdate::Csync),
         scan_every: own
             .delegation_scan
             .value
@@ -211,7 +221,7 @@ fn delegation_rules(own: &UpdateKeys, template: &UpdateKeys) -> Option<Delegatio
         notify: own.delegation_notify.value.or(template.delegation_notify.value).unwrap_or(true),
         dry_run: own.delegation_dry_run.value.or(template.delegation_dry_run.value).unwrap_or(false),
     };
-    (rules.cds || rules.bootstrap).then_some(rules)
+    (rules.changes_ds() || rules.csync).then_some(rules)
 }
 
 #[cfg(test)]
@@ -231,16 +241,30 @@ mod tests {
     #[test]
     fn the_keys_of_the_zone_take_precedence_over_those_of_the_template() {
         let day = Some(Duration::from_secs(86_400));
-        let usual =
-            DelegationRules { cds: true, bootstrap: false, scan_every: day, notify: true, dry_run: false };
+        let usual = DelegationRules {
+            cds: true,
+            bootstrap: false,
+            csync: false,
+            scan_every: day,
+            notify: true,
+            dry_run: false,
+        };
         assert_eq!(rules("", ""), None);
         assert_eq!(rules("delegation-updates = [\"cds\"]", ""), Some(usual));
         assert_eq!(rules("", "delegation-updates = [\"cds\"]"), Some(usual));
         assert_eq!(rules("delegation-updates = [\"none\"]", "delegation-updates = [\"cds\"]"), None);
         let own = "delegation-scan = \"0s\"\ndelegation-dry-run = true\ndelegation-notify = false";
         let template = "delegation-updates = [\"bootstrap\"]\ndelegation-scan = \"1h\"";
-        let all =
-            DelegationRules { cds: false, bootstrap: true, scan_every: None, notify: false, dry_run: true };
+        let all = DelegationRules {
+            cds: false,
+            bootstrap: true,
+            csync: false,
+            scan_every: None,
+            notify: false,
+            dry_run: true,
+        };
         assert_eq!(rules(own, template), Some(all));
+        let csync = DelegationRules { cds: false, csync: true, ..usual };
+        assert_eq!(rules("delegation-updates = [\"csync\"]", ""), Some(csync));
     }
 }

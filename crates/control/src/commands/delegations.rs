@@ -30,7 +30,7 @@ pub(super) fn list(parts: &ServerParts, name: &str) -> CommandResult {
     let zone = apex.to_string();
     let status = part(parts, &zone)?.status(&apex);
     let (rules, all) = status.ok_or_else(|| not_asked(&zone))?;
-    let words = [("cds", rules.cds), ("bootstrap", rules.bootstrap)];
+    let words = [("cds", rules.cds), ("bootstrap", rules.bootstrap), ("csync", rules.csync)];
     let accepted: Vec<&str> = words.iter().filter(|(_, is_on)| *is_on).map(|(word, _)| *word).collect();
     Ok(json!({
         "zone": zone,
@@ -50,12 +50,14 @@ pub(super) fn check(parts: &ServerParts, name: &str, child: &str) -> CommandResu
     if delegations.status(&apex).is_none() {
         return Err(not_asked(&apex.to_string()));
     }
-    delegations.check_now(&apex, &child).map(|status| row(&status)).map_err(CommandFault::Delegations)
+    let checked = delegations.check_now(&apex, &child).map_err(CommandFault::Delegations)?;
+    Ok(json!({ "checks": checked.iter().map(row).collect::<Vec<Value>>() }))
 }
 
 fn row(status: &DelegationStatus) -> Value {
     let mut row = json!({
         "child": status.child.to_string(),
+        "records": status.kind.word(),
         "outcome": status.outcome.word(),
         "checked": status.checked.as_secs(),
     });

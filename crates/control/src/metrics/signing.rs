@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::text::SeriesLabels;
 use super::zones::zone_labels;
 use super::{Figures, MetricType, Printer, labelled};
 use crate::in_force::InForce;
 use validator::children::RefusalReason;
 use wire::{UnixTime, ZoneName};
-use zone_manager::changes::{Changes, DelegationCounts, ParentCounts, SigningStatus};
+use zone_manager::changes::{Changes, DelegationCheckCounts, DelegationCounts, ParentCounts, SigningStatus};
 
 /// Metrics of zones that are signed here.
 pub struct SigningFigures {
@@ -60,22 +61,16 @@ impl Figures for SigningFigures {
 
 /// Prints what was found of delegations.
 fn of_delegations(counts: &DelegationCounts, out: &mut Printer<'_>) -> fmt::Result {
-    let refused = counts.refused.iter().map(|count| count.load(Relaxed));
-    let results = [
-        ("nothing", counts.nothing.load(Relaxed)),
-        ("unchanged", counts.unchanged.load(Relaxed)),
-        ("changed", counts.changed.load(Relaxed)),
-        ("would-change", counts.would_change.load(Relaxed)),
-        ("refused", refused.clone().sum()),
-        ("failed", counts.failed.load(Relaxed)),
-    ];
     let help = "Checks of delegations of zones here, by result: nothing (the child asks for nothing), unchanged \
         (the zone has what it asks for), changed, would-change (`delegation-dry-run`), refused, or failed (the \
         zone could not be changed)";
-    out.family("delegation_checks", help, MetricType::Counter, labelled("result", results))?;
-    let reasons: Vec<_> = RefusalReason::ALL.iter().map(|reason| reason.word()).zip(refused).collect();
+    out.family("delegation_checks", help, MetricType::Counter, results(&counts.cds))?;
     let help = "Requests of child zones that were not accepted, by reason";
-    out.family("delegation_refusals", help, MetricType::Counter, labelled("reason", reasons))?;
+    out.family("delegation_refusals", help, MetricType::Counter, refusals(&counts.cds))?;
+    let help = "Checks of CSYNC records of delegations of zones here, by result, with the same results";
+    out.family("delegation_csync_checks", help, MetricType::Counter, results(&counts.csync))?;
+    let help = "CSYNC records of child zones that were not accepted, by reason";
+    out.family("delegation_csync_refusals", help, MetricType::Counter, refusals(&counts.csync))?;
     let notified = [
         ("taken", counts.notify_taken.load(Relaxed)),
         ("refused", counts.notify_refused.load(Relaxed)),
@@ -84,6 +79,28 @@ fn of_delegations(counts: &DelegationCounts, out: &mut Printer<'_>) -> fmt::Resu
     let help = "NOTIFYs for delegations of zones here (RFC 9859), by result: taken (a check follows), refused (the \
         zone does not delegate the name), or dropped (too many checks wait)";
     out.family("delegation_notify", help, MetricType::Counter, labelled("result", notified))
+}
+
+fn refused(counts: &DelegationCheckCounts) -> impl Iterator<Item = u64> {
+    counts.refused.iter().map(|count| count.load(Relaxed))
+}
+
+fn refusals(counts: &DelegationCheckCounts) -> impl Iterator<Item = (SeriesLabels<'static, 1>, u64)> + use<> {
+    let reasons: Vec<_> =
+        RefusalReason::ALL.iter().map(|reason| reason.word()).zip(refused(counts)).collect();
+    labelled("reason", reasons)
+}
+
+fn results(counts: &DelegationCheckCounts) -> impl Iterator<Item = (SeriesLabels<'static, 1>, u64)> + use<> {
+    let results = [
+        ("nothing", counts.nothing.load(Relaxed)),
+        ("unchanged", counts.unchanged.load(Relaxed)),
+        ("changed", counts.changed.load(Relaxed)),
+        ("would-change", counts.would_change.load(Relaxed)),
+        ("refused", refused(counts).sum()),
+        ("failed", counts.failed.load(Relaxed)),
+    ];
+    labelled("result", results)
 }
 
 /// Prints what parents were asked.
@@ -100,7 +117,7 @@ fn parental(counts: &ParentCounts, out: &mut Printer<'_>) -> fmt::Result {
     let help = "Servers of parents asked for DS records, by result: answered, or failed";
     let replies = words([("answered", &counts.answers), ("failed", &counts.faults)]);
     out.family("signing_parent_replies", help, MetricType::Counter, replies)?;
-    let help = "Zones whose parent was sent a NOTIFY of new CDS records (RFC 9859), by result: acknowledged, or \
+    let help = "Zones whose parent was sent a NOTIFY of new CDS or CSYNC records (RFC 9859), by result: acknowledged, or \
         failed (no target, or none acknowledged)";
     let notified = words([("acknowledged", &counts.notified), ("failed", &counts.not_notified)]);
     out.family("signing_parent_notify", help, MetricType::Counter, notified)

@@ -60,7 +60,8 @@ pub(super) fn convert(work: &mut Work, home: &Home<'_>) {
     let mut refused = Vec::new();
     for ((client, ids), networks) in all.into_iter().zip(ids).zip(disjoint(&known)) {
         match selection(work, home, client) {
-            // If there are groups by MAC address, a group before them keeps a client by its address out of them.
+            // If there are groups by MAC address, a group before them keeps a client by its address out of
+            // them.
             Some(selection) if selection == of_all(work) && (networks.is_empty() || !has_macs) => {
                 work.ledger.unneeded(client, "it has the settings of all clients");
             }

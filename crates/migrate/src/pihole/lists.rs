@@ -234,8 +234,11 @@ fn all(work: &mut Work, rows: &[Row], hole: &Hole) {
     }
 }
 
+/// How a client is known, and what the configuration names it by.
+type Known = (KnownBy, Vec<String>);
+
 /// Returns how a client is known, and what the configuration names it by. A name of a host has no use.
-fn known(row: &Row) -> Option<(KnownBy, Vec<String>)> {
+fn known(row: &Row) -> Option<Known> {
     let text = row.get("ip")?;
     let is_interface = |name: &&str| !name.is_empty() && !name.contains(char::is_whitespace);
     let interface = text.strip_prefix(':').filter(is_interface);
@@ -253,7 +256,7 @@ fn clients(work: &mut Work, tables: &Tables<'_>) -> Clients {
     let rows: Vec<&Row> = tables.of("client").collect();
     let networks: Vec<Vec<Network>> =
         rows.iter().map(|row| row.get("ip").and_then(Network::parse).into_iter().collect()).collect();
-    let rows: Vec<(&Row, GroupIds, Option<(KnownBy, Vec<String>)>)> = rows
+    let rows: Vec<(&Row, GroupIds, Option<Known>)> = rows
         .into_iter()
         .zip(disjoint(&networks))
         .map(|(row, networks)| {

@@ -1,5 +1,6 @@
-//! Delegations of zones here (`delegation-updates`): DS records become what child zones ask for, if it is
-//! proven, and only then. Parent and children are servers of a small network: see [`in_a_network`].
+//! Delegations of zones here (`delegation-updates`): DS records, NS records and glue become what child zones
+//! ask for, if it is proven, and only then. Parent and children are servers of a small network: see
+//! [`in_a_network`].
 
 use std::fs;
 use std::net::SocketAddr;
@@ -109,7 +110,8 @@ fn joined(ds: &str) -> String {
 
 /// Checks a delegation. Returns the outcome, and the reason of a refusal.
 fn check(parent: &Server, child: &str) -> String {
-    let row = parent.ctl_json(&["delegation", "check", "test", child]);
+    let found = parent.ctl_json(&["delegation", "check", "test", child]);
+    let row = &found["checks"][0];
     let word = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
     format!("{} {}", word("outcome"), word("reason")).trim_end().to_owned()
 }
@@ -126,9 +128,9 @@ fn dig(server: &Server, words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Sends NOTIFY(CDS), and returns the response code.
-fn notify(parent: &Server, name: &str) -> String {
-    let said = dig(parent, &[name, "CDS", "+opcode=notify", "+norec"]);
+/// Sends NOTIFY of this type, and returns the response code.
+fn notify(parent: &Server, name: &str, rtype: &str) -> String {
+    let said = dig(parent, &[name, rtype, "+opcode=notify", "+norec"]);
     let status = said.split_once("status: ").and_then(|(_, rest)| rest.split([',', ';']).next());
     status.unwrap_or(&said).to_owned()
 }
@@ -198,7 +200,10 @@ fn inside_ds_records_become_what_a_child_proves() {
     }
     // A NOTIFY for another name has no effect, and one for the child leads to a check.
     child.serve([&rolled.text; 2]);
-    assert_eq!([notify(&server, "www.test"), notify(&server, "child.test")], ["REFUSED", "NOERROR"]);
+    assert_eq!(
+        [notify(&server, "www.test", "CDS"), notify(&server, "child.test", "CDS")],
+        ["REFUSED", "NOERROR"]
+    );
     eventually("the DS records change", &server, || ds(&server, "child.test") == new.cds);
     let audited = fs::read_to_string(server.path("audit.log")).expect("an audit file");
     assert!(audited.contains("child=child.test. why=\"CDS signed by a key of the DS records"), "{audited}");
@@ -214,6 +219,80 @@ fn inside_ds_records_become_what_a_child_proves() {
     child.serve([&new.text; 2]);
     assert_eq!(check(&server, "child.test"), "unsigned", "first DS records are not accepted");
     assert!(ds(&server, "child.test").is_empty());
+}
+
+#[test]
+fn name_servers_and_glue_become_what_a_child_proves() {
+    if testkit::has_programs(&["dig"]) {
+        in_a_network("delegations::inside_name_servers_and_glue_become_what_a_child_proves");
+    }
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_name_servers_and_glue_become_what_a_child_proves() {
+    inside();
+    let tools = tempfile::tempdir().expect("a folder");
+    let tools = tools.path();
+    make_key(tools, "child.test", &["keys"]);
+    let signed = |text: &str| sign(tools, "child.test", text, "keys", &["--cds"]);
+    // The server of `ns1` gets another name.
+    let moved = CHILD.replace("ns1", "ns3").replace("admin 1 ", "admin 5 ");
+    let with = |csync: &str| signed(&format!("{moved}@ CSYNC {csync}\n")).text;
+    let wanted = with("5 3 NS A AAAA");
+    let lost = moved.replace("ns3 A 10.53.0.3", "ns3 A 10.53.0.9");
+    let unreachable = signed(&format!("{lost}@ CSYNC 5 3 NS A\n")).text;
+    let older = signed(&format!("{}@ CSYNC 3 3 NS A AAAA\n", CHILD.replace("admin 1 ", "admin 3 ")));
+
+    let child = Child::start(&older.text);
+    let delegation = format!("child DS {}\n", older.cds[0]);
+    let server = parent(parent_folder(&delegation), "delegation-updates = [\"csync\"]\n", "");
+    for (zones, outcome) in [
+        ([&*signed(&moved).text; 2], "nothing"),
+        ([&*wanted, &*older.text], "refused servers-disagree"),
+        ([&*with("5 2 NS A AAAA"); 2], "refused not-immediate"),
+        ([&*with("6 3 NS A AAAA"); 2], "refused below-soaminimum"),
+        ([&*with("5 3 NS"); 2], "refused glue"),
+        ([&*format!("{moved}@ CSYNC 5 3 NS A AAAA\n"); 2], "refused wrong-signer"),
+        ([&*unreachable; 2], "refused new-servers"),
+    ] {
+        child.serve(zones);
+        assert_eq!(check(&server, "child.test"), outcome, "{}", server.log());
+        if let Some(reason) = outcome.strip_prefix("refused ") {
+            let series = format!("nomen_delegation_csync_refusals_total{{reason=\"{reason}\"}}");
+            assert_eq!(counted(&series), 1);
+        }
+    }
+    let delegated = || dig(&server, &["child.test", "NS", "+norec"]);
+    assert!(delegated().contains("ns1.child.test."), "{}", delegated());
+    // A NOTIFY leads to a check, and the change is one of the zone, all of it together.
+    child.serve([&wanted; 2]);
+    assert_eq!(
+        [notify(&server, "child.test", "CDS"), notify(&server, "child.test", "CSYNC")],
+        ["NOTIMP", "NOERROR"]
+    );
+    eventually("the delegation changes", &server, || delegated().contains("ns3.child.test."));
+    let found = delegated();
+    assert!(!found.contains("ns1.child.test.") && found.contains("10.53.0.3"), "{found}");
+    let change = dig(&server, &["test", "IXFR=1", "+short"]);
+    assert_eq!(
+        change.lines().filter(|line| line.contains(" admin.test. ")).count(),
+        4,
+        "one change: {change}"
+    );
+    let audited = fs::read_to_string(server.path("audit.log")).expect("an audit file");
+    assert!(
+        audited.contains("child=child.test. why=\"CSYNC signed by keys of the child, its serial 5, NS"),
+        "{audited}"
+    );
+    let listed = text(&server.ctl(&["delegation", "list", "test"]).stdout);
+    assert!(listed.contains("child.test. csync: changed"), "{listed}");
+
+    // What was accepted outlives the server: an older version of the child has no effect.
+    let server = parent(server.stop(), "delegation-updates = [\"csync\"]\n", "");
+    assert_eq!(check(&server, "child.test"), "unchanged");
+    child.serve([&older.text; 2]);
+    assert_eq!(check(&server, "child.test"), "refused older-serial");
 }
 
 /// Zones of the name servers of a child: what they signal about it (RFC 9615).

@@ -249,8 +249,9 @@ fn a_group_has_the_queries_to_an_address_of_the_server() {
         let socket = UdpSocket::bind("127.9.0.1:0").expect("an address");
         socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let header = header_to([127, 0, 0, 3], [192, 0, 2, 53], 2);
-        let query = [&header[..], &message(7, "adult.example", 1)].concat();
-        socket.send_to(&query, server.address).expect("sent");
+        let mut query = message(7, "adult.example", 1);
+        query[2] |= 1; // RD
+        socket.send_to(&[header, query].concat(), server.address).expect("sent");
         let mut reply = [0; 512];
         socket.recv(&mut reply).expect("a reply");
         reply[3] & 15

@@ -245,7 +245,7 @@ fn silent(stream: &mut TcpStream, _: &Asked) -> std::io::Result<()> {
 }
 
 /// Returns the peak memory of a process in bytes.
-pub fn peak(server: &Server) -> u64 {
+pub(crate) fn peak(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.id())).expect("its status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024

@@ -1,5 +1,5 @@
 //! What the servers of a parent zone have: the DS set of a child zone, asked of every server (RFC 7583),
-//! and the targets for NOTIFY(CDS) (RFC 9859). And what the servers of a child zone have.
+//! and the targets for NOTIFY(CDS) and NOTIFY(CSYNC) (RFC 9859). And what the servers of a child zone have.
 //!
 //! | file | holds |
 //! |---|---|
@@ -35,7 +35,7 @@ use crate::hosts::exchange::{ExchangeFault, QueryKind, ServerQuery, exchange};
 use crate::recursive::Recursive;
 use answers::judge;
 pub use children::{ChildHost, ChildQuestion, ChildServers, bootstrap_signals};
-use notifying::{MAX_TARGET_ADDRESSES, NotifyHost, cds_targets, dsync_names};
+use notifying::{MAX_TARGET_ADDRESSES, NotifyHost, dsync_names, targets_of};
 pub use servers::{MAX_ADDRESSES, MAX_NS_NAMES};
 use servers::{ParentalAddress, ParentalAddresses, parent_of};
 
@@ -239,8 +239,9 @@ fn shown(address: SocketAddr) -> String {
     }
 }
 
-/// Sends NOTIFY(CDS) for a zone to the targets that its parent zone names by DSYNC records (RFC 9859 §4):
-/// four at most, at four addresses each until one acknowledges. Returns text for the log.
+/// Sends NOTIFY of a type, CDS or CSYNC, for a zone to the targets that its parent zone names by DSYNC
+/// records (RFC 9859 §4): four at most, at four addresses each until one acknowledges. Returns text for the
+/// log.
 ///
 /// # Errors
 /// No target is known, or none has acknowledged the message.
@@ -248,6 +249,7 @@ pub async fn notify_parent(
     hosts: &ParentalHosts,
     engine: &Weak<Engine<Served>>,
     zone: &ZoneName,
+    rtype: Type,
     timing: &ParentalTiming,
 ) -> Result<String, String> {
     let resolver = hosts.hosts.with_zones(engine, zone.to_view());
@@ -259,17 +261,17 @@ pub async fn notify_parent(
             records.map_err(|fault| format!("the DSYNC records of {name} are not known: {fault}"))?;
         // Records of another type or scheme at the first name count: those for all children do not apply.
         if let Some(records) = records.filter(|records| !records.is_empty()) {
-            targets = cds_targets(&records);
+            targets = targets_of(rtype, &records);
             break;
         }
     }
     if targets.is_empty() {
-        return Err(format!("the parent zone {parent} has no DSYNC record for NOTIFY(CDS)"));
+        return Err(format!("the parent zone {parent} has no DSYNC record for NOTIFY({rtype})"));
     }
     let _permit = hosts.permits.acquire().await;
     let (mut lines, mut is_acknowledged) = (Vec::new(), false);
     for target in &targets {
-        let outcome = notify_target(&resolver, zone, target, timing).await;
+        let outcome = notify_target(&resolver, (zone, rtype), target, timing).await;
         is_acknowledged |= outcome.is_ok();
         let outcome = outcome.map_or_else(|fault| fault, |address| format!("acknowledged by {address}"));
         lines.push(format!("{} port {}: {outcome}", target.host, target.port));
@@ -278,14 +280,14 @@ pub async fn notify_parent(
     if is_acknowledged { Ok(text) } else { Err(text) }
 }
 
-/// Sends NOTIFY(CDS) to the addresses of a target until one acknowledges, which is returned.
+/// Sends NOTIFY of a type to the addresses of a target until one acknowledges, which is returned.
 async fn notify_target(
     resolver: &ServerHosts,
-    zone: &ZoneName,
+    (zone, qtype): (&ZoneName, Type),
     target: &NotifyHost,
     timing: &ParentalTiming,
 ) -> Result<SocketAddr, String> {
-    let query = ServerQuery { name: zone.as_name().to_buf(), qtype: Type::CDS, kind: QueryKind::Notify };
+    let query = ServerQuery { name: zone.as_name().to_buf(), qtype, kind: QueryKind::Notify };
     let mut fault = "it has no address".to_owned();
     for address in resolver.addresses_of(target.host).await?.into_iter().take(MAX_TARGET_ADDRESSES) {
         let response = exchange(SocketAddr::new(address, target.port), &query, timing.timeout, timing.tries);

@@ -1,4 +1,5 @@
-//! NOTIFY(CDS) to the parent (RFC 9859): the DSYNC records with its targets, and the messages.
+//! NOTIFY(CDS) and NOTIFY(CSYNC) to the parent (RFC 9859): the DSYNC records with its targets, and the
+//! messages.
 
 use wire::{Name, NameBuf, Type};
 
@@ -29,8 +30,8 @@ pub(super) fn dsync_names(zone: Name<'_>, parent: Name<'_>) -> Vec<NameBuf> {
     of_child.ok().into_iter().chain([of_all]).collect()
 }
 
-/// Returns the targets for NOTIFY(CDS) among the data of DSYNC records, each once.
-pub(super) fn cds_targets(rdatas: &[Vec<u8>]) -> Vec<NotifyHost> {
+/// Returns the targets for NOTIFY of a type among the data of DSYNC records, each once.
+pub(super) fn targets_of(wanted: Type, rdatas: &[Vec<u8>]) -> Vec<NotifyHost> {
     let mut targets = Vec::new();
     for rdata in rdatas {
         let Some(([type_high, type_low, scheme, port_high, port_low], target)) =
@@ -41,7 +42,7 @@ pub(super) fn cds_targets(rdatas: &[Vec<u8>]) -> Vec<NotifyHost> {
         let rtype = Type(u16::from_be_bytes([*type_high, *type_low]));
         let port = u16::from_be_bytes([*port_high, *port_low]);
         let Ok(host) = Name::from_wire(target) else { continue };
-        if rtype == Type::CDS && *scheme == SCHEME_NOTIFY && port != 0 && !host.is_root() {
+        if rtype == wanted && *scheme == SCHEME_NOTIFY && port != 0 && !host.is_root() {
             let target = NotifyHost { host: host.to_buf(), port };
             if !targets.contains(&target) {
                 targets.push(target);
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn targets_are_those_of_the_type_and_the_scheme() {
-        let targets = cds_targets(&[
+        let records = [
             dsync(Type::CDS, 1, 5359, "a.example"),
             dsync(Type::CSYNC, 1, 5359, "b.example"),
             dsync(Type::CDS, 2, 5359, "c.example"),
@@ -83,10 +84,12 @@ mod tests {
             dsync(Type::CDS, 1, 53, "e.example"),
             vec![0, 59, 1, 0],
             [dsync(Type::CDS, 1, 53, "f.example"), vec![0]].concat(),
-        ]);
+        ];
+        let targets = targets_of(Type::CDS, &records);
         let host = |text: &str, port| NotifyHost { host: name(text), port };
         assert_eq!(targets, [host("a.example", 5359), host("e.example", 53)]);
+        assert_eq!(targets_of(Type::CSYNC, &records), [host("b.example", 5359)]);
         let many: Vec<Vec<u8>> = (1..9).map(|port| dsync(Type::CDS, 1, port, "a.example")).collect();
-        assert_eq!(cds_targets(&many).len(), MAX_TARGETS);
+        assert_eq!(targets_of(Type::CDS, &many).len(), MAX_TARGETS);
     }
 }

@@ -414,7 +414,7 @@ async fn notified(dsync: impl FnOnce(u16) -> Vec<(&'static str, Vec<u8>)>, targe
     let (udp, tcp) = sockets.remove(0);
     servers.serve(target, udp, tcp);
     let (hosts, _folder) = resolver_at(servers.port);
-    let outcome = notify_parent(&hosts, &Weak::new(), &zone("child.example"), &timing(1)).await;
+    let outcome = notify_parent(&hosts, &Weak::new(), &zone("child.example"), Type::CDS, &timing(1)).await;
     let queries = servers.received_at(1);
     let asked = queries.iter().map(parsed).filter(|query| query.2 == Type::DSYNC);
     Notified { outcome, asked: asked.map(|query| query.1).collect(), notifies: servers.received_at(2) }

@@ -5,7 +5,7 @@ use std::fmt;
 use wire::message::Section;
 use wire::{Header, Name, Rcode, Ttl, Type};
 
-use super::refusal::{CdsRefusal, RefusalReason};
+use super::refusal::{ChildRefusal, RefusalReason};
 use crate::response::{ReceivedSet, Response};
 
 /// What one server of the child has answered.
@@ -109,18 +109,18 @@ impl ChildRrset {
 ///
 /// # Errors
 /// There is no server, or one has no usable answer.
-pub(super) fn all<T>(servers: &[ServerAnswer<T>]) -> Result<Vec<(&str, &T)>, CdsRefusal> {
-    let answer = |answer: &ServerAnswer<T>| -> Result<(), CdsRefusal> {
+pub(super) fn all<T>(servers: &[ServerAnswer<T>]) -> Result<Vec<(&str, &T)>, ChildRefusal> {
+    let answer = |answer: &ServerAnswer<T>| -> Result<(), ChildRefusal> {
         let fault = answer.found.as_ref().err();
         fault.map_or(Ok(()), |fault| {
-            Err(CdsRefusal::new(fault.reason(), format!("name server {}: {fault}", answer.server)))
+            Err(ChildRefusal::new(fault.reason(), format!("name server {}: {fault}", answer.server)))
         })
     };
     servers.iter().try_for_each(answer)?;
     let all: Vec<(&str, &T)> =
         servers.iter().filter_map(|one| Some((&*one.server, one.found.as_ref().ok()?))).collect();
     match all.is_empty() {
-        true => Err(CdsRefusal::new(RefusalReason::NoAnswer, "the delegation has no name server to ask")),
+        true => Err(ChildRefusal::new(RefusalReason::NoAnswer, "the delegation has no name server to ask")),
         false => Ok(all),
     }
 }
@@ -132,12 +132,12 @@ pub(super) fn all<T>(servers: &[ServerAnswer<T>]) -> Result<Vec<(&str, &T)>, Cds
 pub(super) fn agreed<'a>(
     rtype: Type,
     mut sets: impl Iterator<Item = (&'a str, &'a ChildRrset)>,
-) -> Result<&'a [Vec<u8>], CdsRefusal> {
+) -> Result<&'a [Vec<u8>], ChildRefusal> {
     let Some((first, set)) = sets.next() else { return Ok(&[]) };
     match sets.find(|(_, other)| other.rdatas() != set.rdatas()) {
         Some((other, _)) => {
             let text = format!("the {rtype} records of the name servers {first} and {other} differ");
-            Err(CdsRefusal::new(RefusalReason::ServersDisagree, text))
+            Err(ChildRefusal::new(RefusalReason::ServersDisagree, text))
         }
         None => Ok(set.rdatas()),
     }

@@ -6,7 +6,7 @@ use wire::{Name, Serial, Type, UnixTime};
 
 use super::answers::{ChildRrset, ServerAnswer, agreed, all};
 use super::proof::{Proof, earlier, is_later, keys_of};
-use super::refusal::{CdsRefusal, RefusalReason};
+use super::refusal::{ChildRefusal, RefusalReason};
 use crate::delegation::delegated;
 use crate::settings::ValidationSettings;
 use crate::trust::Trust;
@@ -92,8 +92,8 @@ impl CdsRequest {
     /// Reads what the servers of a child ask for. All servers must have answered, with the same records.
     ///
     /// # Errors
-    /// [`CdsRefusal`].
-    pub fn read(child: Name<'_>, servers: &[ServerAnswer<CdsAnswers>]) -> Result<CdsRequest, CdsRefusal> {
+    /// [`ChildRefusal`].
+    pub fn read(child: Name<'_>, servers: &[ServerAnswer<CdsAnswers>]) -> Result<CdsRequest, ChildRefusal> {
         let answers = all(servers)?;
         let cds = agreed(Type::CDS, answers.iter().map(|(server, found)| (*server, &found.cds)))?;
         let cdnskey = answers.iter().map(|(server, found)| (*server, &found.cdnskey));
@@ -101,8 +101,8 @@ impl CdsRequest {
     }
 
     /// Reads the records.
-    fn of(child: Name<'_>, cds: &[Vec<u8>], cdnskey: &[Vec<u8>]) -> Result<CdsRequest, CdsRefusal> {
-        let malformed = |text: &str| CdsRefusal::new(RefusalReason::Malformed, text);
+    fn of(child: Name<'_>, cds: &[Vec<u8>], cdnskey: &[Vec<u8>]) -> Result<CdsRequest, ChildRefusal> {
+        let malformed = |text: &str| ChildRefusal::new(RefusalReason::Malformed, text);
         let ds_set: Result<Vec<Ds<'_>>, _> = cds.iter().map(|rdata| Ds::read(rdata)).collect();
         let ds_set = ds_set.map_err(|_| malformed("a CDS record does not have the form of its type"))?;
         let keys: Result<Vec<Dnskey<'_>>, _> = cdnskey.iter().map(|rdata| Dnskey::read(rdata)).collect();
@@ -120,7 +120,7 @@ impl CdsRequest {
                 false => {
                     let text = "a record with algorithm 0 asks for deletion, and is not the only one, or does \
                                 not have the form of RFC 8078 section 4";
-                    Err(CdsRefusal::new(RefusalReason::MixedDelete, text))
+                    Err(ChildRefusal::new(RefusalReason::MixedDelete, text))
                 }
             };
         }
@@ -136,7 +136,7 @@ impl CdsRequest {
             ds_set.iter().zip(cds).filter(|(ds, _)| usable(ds)).collect();
         if !cds.is_empty() && with_digest.is_empty() {
             let text = "no CDS record has a digest of type 2 (SHA-256) or 4 (SHA-384)";
-            return Err(CdsRefusal::new(RefusalReason::UnknownDigest, text));
+            return Err(ChildRefusal::new(RefusalReason::UnknownDigest, text));
         }
         let mut wanted: Vec<Vec<u8>> = match cds.is_empty() {
             false => with_digest.iter().map(|(_, rdata)| (*rdata).clone()).collect(),
@@ -147,11 +147,11 @@ impl CdsRequest {
         let is_both = !cds.is_empty() && !keys.is_empty();
         if is_both && !(keys.iter().all(has_ds) && with_digest.iter().all(|(ds, _)| has_key(ds))) {
             let text = "the CDS and CDNSKEY records are about different keys";
-            return Err(CdsRefusal::new(RefusalReason::Mismatch, text));
+            return Err(ChildRefusal::new(RefusalReason::Mismatch, text));
         }
         if wanted.len() > MAX_DS {
             let text = format!("the child asks for {} DS records, {MAX_DS} at most are set", wanted.len());
-            return Err(CdsRefusal::new(RefusalReason::TooMany, text));
+            return Err(ChildRefusal::new(RefusalReason::TooMany, text));
         }
         wanted.sort_unstable();
         Ok(if wanted.is_empty() { Self::None } else { Self::Ds(wanted) })
@@ -165,20 +165,20 @@ impl CdsRequest {
     /// of the new set, one of its keys signs the DNSKEY RRset, and keys of this algorithm the zone.
     ///
     /// # Errors
-    /// [`CdsRefusal`].
+    /// [`ChildRefusal`].
     pub fn judge(
         &self,
         delegation: &DelegationSigners<'_>,
         servers: &[ServerAnswer<(CdsAnswers, ChildKeys)>],
         settings: &ValidationSettings,
         now: UnixTime,
-    ) -> Result<CdsDecision, CdsRefusal> {
+    ) -> Result<CdsDecision, ChildRefusal> {
         let wanted: &[Vec<u8>] = match self {
             Self::None => return Ok(CdsDecision::Unchanged { inception: None }),
             Self::Delete => &[],
             Self::Ds(wanted) => wanted,
         };
-        let signed = |(server, answers, keys): Content<'_>| -> Result<Serial, CdsRefusal> {
+        let signed = |(server, answers, keys): Content<'_>| -> Result<Serial, ChildRefusal> {
             let mut proof = Proof::new(delegation.child, server, settings, now);
             let signers = proven_signers(&mut proof, keys, delegation.ds)?;
             let inception = signed_at(&mut proof, answers, &signers)?;
@@ -196,7 +196,7 @@ impl CdsRequest {
     /// of the signaling names of all name servers outside of the child.
     ///
     /// # Errors
-    /// [`CdsRefusal`].
+    /// [`ChildRefusal`].
     pub fn judge_bootstrap(
         &self,
         delegation: &DelegationSigners<'_>,
@@ -204,9 +204,9 @@ impl CdsRequest {
         signals: &[SignalAnswer],
         settings: &ValidationSettings,
         now: UnixTime,
-    ) -> Result<CdsDecision, CdsRefusal> {
+    ) -> Result<CdsDecision, ChildRefusal> {
         let Self::Ds(wanted) = self else { return Ok(CdsDecision::Unchanged { inception: None }) };
-        let refused = |text: String| Err(CdsRefusal::new(RefusalReason::Signal, text));
+        let refused = |text: String| Err(ChildRefusal::new(RefusalReason::Signal, text));
         if signals.is_empty() {
             return refused("all name servers are in the child zone: none can signal for it".to_owned());
         }
@@ -227,7 +227,7 @@ impl CdsRequest {
                 return refused(format!("{name}: its CDS or CDNSKEY records are not those of the child"));
             }
         }
-        let signed = |(server, answers, keys): Content<'_>| -> Result<Serial, CdsRefusal> {
+        let signed = |(server, answers, keys): Content<'_>| -> Result<Serial, ChildRefusal> {
             let mut proof = Proof::new(delegation.child, server, settings, now);
             stays_valid(&mut proof, keys, wanted)?;
             let signers = signers(delegation.child, keys, wanted);
@@ -241,8 +241,8 @@ impl CdsRequest {
 /// Judges the content of each server. Returns the earliest time of all.
 fn earliest(
     servers: &[ServerAnswer<(CdsAnswers, ChildKeys)>],
-    mut judge: impl FnMut(Content<'_>) -> Result<Serial, CdsRefusal>,
-) -> Result<Serial, CdsRefusal> {
+    mut judge: impl FnMut(Content<'_>) -> Result<Serial, ChildRefusal>,
+) -> Result<Serial, ChildRefusal> {
     let (mut judged, mut first) = (Vec::<&(CdsAnswers, ChildKeys)>::new(), None);
     for (server, content) in all(servers)? {
         if judged.contains(&content) {
@@ -252,7 +252,8 @@ fn earliest(
         first = Some(first.map_or(inception, |first| earlier(first, inception)));
         judged.push(content);
     }
-    first.ok_or_else(|| CdsRefusal::new(RefusalReason::NoAnswer, "the delegation has no name server to ask"))
+    first
+        .ok_or_else(|| ChildRefusal::new(RefusalReason::NoAnswer, "the delegation has no name server to ask"))
 }
 
 /// Returns the keys of a child that a DS set has, after the child was proven with it.
@@ -260,10 +261,10 @@ fn proven_signers(
     proof: &mut Proof<'_>,
     keys: &ChildKeys,
     ds_set: &[Vec<u8>],
-) -> Result<Vec<Vec<u8>>, CdsRefusal> {
+) -> Result<Vec<Vec<u8>>, ChildRefusal> {
     let Trust::Delegated(usable) = delegated(ds_set, proof.settings) else {
         let text = "no record of the DS set has an algorithm and a digest type that are supported here";
-        return Err(CdsRefusal::new(RefusalReason::WrongSigner, text));
+        return Err(ChildRefusal::new(RefusalReason::WrongSigner, text));
     };
     proof.check_keys(&keys.dnskey, &usable).map_err(|reason| proof.refusal(Type::DNSKEY, reason))?;
     Ok(signers(proof.child, keys, &usable))
@@ -276,18 +277,24 @@ fn signers(child: Name<'_>, keys: &ChildKeys, ds_set: &[Vec<u8>]) -> Vec<Vec<u8>
 }
 
 /// Returns when a request was signed by one of these keys: CDS and CDNSKEY, as far as they are there.
-fn signed_at(proof: &mut Proof<'_>, answers: &CdsAnswers, signers: &[Vec<u8>]) -> Result<Serial, CdsRefusal> {
+fn signed_at(
+    proof: &mut Proof<'_>,
+    answers: &CdsAnswers,
+    signers: &[Vec<u8>],
+) -> Result<Serial, ChildRefusal> {
     let sets = [(Type::CDS, &answers.cds), (Type::CDNSKEY, &answers.cdnskey)];
     let mut first = None;
     for (rtype, set) in sets.into_iter().filter(|(_, set)| !set.rdatas().is_empty()) {
         let inception = proof.newest_inception(set, rtype, signers)?;
         first = Some(first.map_or(inception, |first| earlier(first, inception)));
     }
-    first.ok_or_else(|| CdsRefusal::new(RefusalReason::Unsigned, "there are neither CDS nor CDNSKEY records"))
+    first.ok_or_else(|| {
+        ChildRefusal::new(RefusalReason::Unsigned, "there are neither CDS nor CDNSKEY records")
+    })
 }
 
 /// Checks that what a server has is valid for a validator that has this DS set, with each of its algorithms.
-fn stays_valid(proof: &mut Proof<'_>, keys: &ChildKeys, wanted: &[Vec<u8>]) -> Result<(), CdsRefusal> {
+fn stays_valid(proof: &mut Proof<'_>, keys: &ChildKeys, wanted: &[Vec<u8>]) -> Result<(), ChildRefusal> {
     let mut algorithms: Vec<SigAlgorithm> =
         wanted.iter().filter_map(|rdata| Ds::read(rdata).ok()).map(|ds| ds.algorithm).collect();
     algorithms.sort_unstable_by_key(|algorithm| algorithm.0);
@@ -312,12 +319,12 @@ fn stays_valid(proof: &mut Proof<'_>, keys: &ChildKeys, wanted: &[Vec<u8>]) -> R
 }
 
 /// Refuses a change that was signed before the last accepted one (RFC 7344 §6.2).
-fn not_replayed(decision: CdsDecision, last: Option<Serial>) -> Result<CdsDecision, CdsRefusal> {
+fn not_replayed(decision: CdsDecision, last: Option<Serial>) -> Result<CdsDecision, ChildRefusal> {
     match (&decision, last) {
         (CdsDecision::Change { inception, .. }, Some(last)) if is_later(last, *inception) => {
             let text = "the records were signed before those that were accepted last: a server has an older \
                         version of the zone, or the answer is a replay";
-            Err(CdsRefusal::new(RefusalReason::Replayed, text))
+            Err(ChildRefusal::new(RefusalReason::Replayed, text))
         }
         _ => Ok(decision),
     }

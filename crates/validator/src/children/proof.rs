@@ -4,9 +4,10 @@ use wire::rdata::view::{Dnskey, Rrsig};
 use wire::{Name, Serial, Type, UnixTime};
 
 use super::answers::ChildRrset;
-use super::refusal::{CdsRefusal, RefusalReason};
+use super::refusal::{ChildRefusal, RefusalReason};
 use crate::budget::{ValidationBudget, ValidationLimits};
 use crate::delegation::check_keys;
+use crate::denial::{self, Claim, Denied, KnownHashes};
 use crate::outcome::BogusReason;
 use crate::response::ReceivedSet;
 use crate::settings::ValidationSettings;
@@ -25,6 +26,9 @@ const LIMITS: ValidationLimits = ValidationLimits {
     records_per_set: 256,
     fetches: 0,
 };
+
+/// Signatures that are verified for each further RRset: those of up to three records of its denial.
+const SIGNATURES_PER_SET: u32 = 4;
 
 /// The zone of a child at one server, as a validator sees it.
 pub(super) struct Proof<'a> {
@@ -46,6 +50,13 @@ impl<'a> Proof<'a> {
         Proof { child, server, settings, now, budget: ValidationBudget::new(LIMITS) }
     }
 
+    /// Returns the same with room for this many RRsets besides the usual ones.
+    pub(super) fn for_sets(self, sets: usize) -> Proof<'a> {
+        let more = u32::try_from(sets).unwrap_or(u32::MAX).saturating_mul(SIGNATURES_PER_SET);
+        let signatures = LIMITS.signatures.saturating_add(more);
+        Proof { budget: ValidationBudget::new(ValidationLimits { signatures, ..LIMITS }), ..self }
+    }
+
     /// Returns the inception of the newest valid signature over an RRset by one of these keys.
     ///
     /// # Errors
@@ -55,7 +66,7 @@ impl<'a> Proof<'a> {
         rrset: &ChildRrset,
         rtype: Type,
         keys: &[Vec<u8>],
-    ) -> Result<Serial, CdsRefusal> {
+    ) -> Result<Serial, ChildRefusal> {
         let Some(set) = &rrset.set else { return Err(self.missing(rtype)) };
         self.newest(set, keys).map_err(|reason| self.refusal(rtype, reason))
     }
@@ -94,13 +105,53 @@ impl<'a> Proof<'a> {
         self.newest(set, keys).map(drop)
     }
 
-    fn missing(&self, rtype: Type) -> CdsRefusal {
+    /// Checks that an RRset has a valid signature by one of these keys; if there is none, that keys of the
+    /// zone have signed that it does not exist.
+    ///
+    /// # Errors
+    /// Neither is proven.
+    pub(super) fn check_set(
+        &mut self,
+        rrset: &ChildRrset,
+        (owner, rtype): (Name<'_>, Type),
+        keys: &[Vec<u8>],
+    ) -> Result<(), ChildRefusal> {
+        let proven = match rrset.set {
+            Some(_) => self.check(rrset, keys),
+            None => self.check_absent(rrset, (owner, rtype), keys),
+        };
+        proven.map_err(|reason| self.refusal(rtype, reason))
+    }
+
+    fn check_absent(
+        &mut self,
+        rrset: &ChildRrset,
+        (owner, rtype): (Name<'_>, Type),
+        keys: &[Vec<u8>],
+    ) -> Result<(), BogusReason> {
+        if rrset.denial.is_empty() {
+            return Err(BogusReason::DenialMissing);
+        }
+        let mut sets = Vec::new();
+        for set in rrset.denial.iter().take(LIMITS.denial_sets) {
+            self.newest(set, keys)?;
+            sets.push(set);
+        }
+        let claim = if rrset.has_no_name { Claim::Name } else { Claim::Data(rtype) };
+        let known = &mut KnownHashes::default();
+        match denial::prove(self.child, &sets, owner, claim, self.settings, &mut self.budget, known)? {
+            Denied::Proven => Ok(()),
+            Denied::Delegation | Denied::OptOut | Denied::Iterations => Err(BogusReason::DenialWrong),
+        }
+    }
+
+    fn missing(&self, rtype: Type) -> ChildRefusal {
         let text = format!("name server {}: it has no {rtype} records", self.server);
-        CdsRefusal::new(RefusalReason::ServersDisagree, text)
+        ChildRefusal::new(RefusalReason::ServersDisagree, text)
     }
 
     /// Returns the refusal for an RRset that is not proven.
-    pub(super) fn refusal(&self, rtype: Type, reason: BogusReason) -> CdsRefusal {
+    pub(super) fn refusal(&self, rtype: Type, reason: BogusReason) -> ChildRefusal {
         let kind = match reason {
             BogusReason::Unsigned => RefusalReason::Unsigned,
             BogusReason::NoDnskey
@@ -109,13 +160,13 @@ impl<'a> Proof<'a> {
             _ => RefusalReason::BadSignature,
         };
         let text = format!("name server {}: the {rtype} records: {reason}", self.server);
-        CdsRefusal::new(kind, text)
+        ChildRefusal::new(kind, text)
     }
 
     /// Returns the refusal for a DS set with which the child would not be valid.
-    pub(super) fn breaks(&self, why: &str) -> CdsRefusal {
+    pub(super) fn breaks(&self, why: &str) -> ChildRefusal {
         let text = format!("name server {}: with this DS set the zone would be bogus: {why}", self.server);
-        CdsRefusal::new(RefusalReason::Breaks, text)
+        ChildRefusal::new(RefusalReason::Breaks, text)
     }
 }
 

@@ -31,13 +31,29 @@ pub enum RefusalReason {
     Breaks,
     /// The records of the signaling names differ from those of the child, or are not secure (RFC 9615).
     Signal,
-    /// More DS records are asked for than a delegation may have here.
+    /// More records are asked for than a delegation may have here.
     TooMany,
+    /// The CSYNC record leaves the decision to an operator: it does not have the flag `immediate`.
+    NotImmediate,
+    /// The serial number of the child is below that of the CSYNC record (flag `soaminimum`).
+    BelowMinimum,
+    /// The CSYNC record has types or flags that are not supported here.
+    UnsupportedCsync,
+    /// The serial number of the child is below that of the CSYNC record that was accepted last.
+    OlderSerial,
+    /// The zone changed at a server during the check.
+    SerialChanged,
+    /// The NS RRset is empty.
+    NoNameServers,
+    /// A name server in the child zone would have no address in the delegation.
+    Glue,
+    /// A server of the new delegation does not have the zone with these NS records.
+    NewServers,
 }
 
 impl RefusalReason {
     /// All reasons.
-    pub const ALL: [RefusalReason; 14] = [
+    pub const ALL: [RefusalReason; 22] = [
         Self::NoAnswer,
         Self::Lame,
         Self::ServersDisagree,
@@ -52,6 +68,14 @@ impl RefusalReason {
         Self::Breaks,
         Self::Signal,
         Self::TooMany,
+        Self::NotImmediate,
+        Self::BelowMinimum,
+        Self::UnsupportedCsync,
+        Self::OlderSerial,
+        Self::SerialChanged,
+        Self::NoNameServers,
+        Self::Glue,
+        Self::NewServers,
     ];
 
     /// The word for it in metrics.
@@ -71,28 +95,36 @@ impl RefusalReason {
             Self::Breaks => "would-break",
             Self::Signal => "signal",
             Self::TooMany => "too-many",
+            Self::NotImmediate => "not-immediate",
+            Self::BelowMinimum => "below-soaminimum",
+            Self::UnsupportedCsync => "unsupported-csync",
+            Self::OlderSerial => "older-serial",
+            Self::SerialChanged => "serial-changed",
+            Self::NoNameServers => "no-name-servers",
+            Self::Glue => "glue",
+            Self::NewServers => "new-servers",
         }
     }
 }
 
 /// A refusal, with text for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CdsRefusal {
+pub struct ChildRefusal {
     /// Its kind.
     pub reason: RefusalReason,
     /// What is wrong, and at which server.
     pub text: String,
 }
 
-impl CdsRefusal {
-    pub(super) fn new(reason: RefusalReason, text: impl Into<String>) -> CdsRefusal {
-        CdsRefusal { reason, text: text.into() }
+impl ChildRefusal {
+    pub(super) fn new(reason: RefusalReason, text: impl Into<String>) -> ChildRefusal {
+        ChildRefusal { reason, text: text.into() }
     }
 }
 
-impl fmt::Display for CdsRefusal {
+impl fmt::Display for ChildRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
-impl std::error::Error for CdsRefusal {}
+impl std::error::Error for ChildRefusal {}

@@ -52,6 +52,11 @@ impl Message {
         self
     }
 
+    pub(super) fn authority(mut self, owner: &str, rtype: Type, rdata: &[u8]) -> Message {
+        self.records.push((Section::Authority, name(owner), rtype, rdata.to_vec()));
+        self
+    }
+
     pub(super) fn bytes(&self) -> Vec<u8> {
         let (mut buffer, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
         let mut header = Header::query(1).reply();
@@ -75,18 +80,42 @@ pub(super) fn valid() -> Validity {
 
 /// An RRset of the child with signatures by these keys.
 pub(super) fn rrset(rtype: Type, rdatas: &[Vec<u8>], signers: &[&SigningKey], when: Validity) -> ChildRrset {
-    let owner = child();
+    rrset_at("child.example", rtype, rdatas, signers, when)
+}
+
+/// An RRset at a name of the child with signatures by these keys.
+pub(super) fn rrset_at(
+    owner: &str,
+    rtype: Type,
+    rdatas: &[Vec<u8>],
+    signers: &[&SigningKey],
+    when: Validity,
+) -> ChildRrset {
     let mut rdatas = rdatas.to_vec();
     rdatas.sort_unstable();
-    let mut message = Message::to("child.example", rtype).authoritative();
+    let mut message = Message::to(owner, rtype).authoritative();
     for rdata in &rdatas {
-        message = message.answer("child.example", rtype, rdata);
+        message = message.answer(owner, rtype, rdata);
     }
     for key in signers.iter().filter(|_| !rdatas.is_empty()) {
-        let signature = key.sign(owner.as_name(), owner, rtype, TTL, &rdatas, when);
-        message = message.answer("child.example", Type::RRSIG, &signature.rdata);
+        let signature = key.sign(child().as_name(), name(owner), rtype, TTL, &rdatas, when);
+        message = message.answer(owner, Type::RRSIG, &signature.rdata);
     }
-    ChildRrset::read(&message.bytes(), owner.as_name(), rtype).expect("an authoritative response")
+    ChildRrset::read(&message.bytes(), name(owner).as_name(), rtype).expect("an authoritative response")
+}
+
+/// The denial of an RRset at a name of the child that has TXT records only, signed by a key.
+pub(super) fn denied_at(owner: &str, rtype: Type, signer: &SigningKey, when: Validity) -> ChildRrset {
+    let types = [0, 6, 0, 0, 0x80, 0, 0, 3];
+    let nsec = [child().as_name().as_wire(), &types].concat();
+    let signature =
+        signer.sign(child().as_name(), name(owner), Type::NSEC, TTL, std::slice::from_ref(&nsec), when);
+    let message = Message::to(owner, rtype).authoritative().authority(owner, Type::NSEC, &nsec).authority(
+        owner,
+        Type::RRSIG,
+        &signature.rdata,
+    );
+    ChildRrset::read(&message.bytes(), name(owner).as_name(), rtype).expect("an authoritative response")
 }
 
 /// A child zone at one server.

@@ -312,6 +312,31 @@ impl<'a> Nsec<'a> {
     }
 }
 
+/// CSYNC (RFC 7477 §2.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Csync<'a> {
+    /// SOA Serial: the least version of the child that counts, with [`SOA_MINIMUM`](Self::SOA_MINIMUM).
+    pub serial: Serial,
+    /// Flags.
+    pub flags: u16,
+    /// Type Bit Map: the types to copy.
+    pub types: TypeBitmap<'a>,
+}
+
+impl<'a> Csync<'a> {
+    /// The flag `immediate`: no confirmation by an operator is needed.
+    pub const IMMEDIATE: u16 = 1;
+    /// The flag `soaminimum`: versions of the child below [`serial`](Self::serial) do not count.
+    pub const SOA_MINIMUM: u16 = 2;
+
+    /// Parses RDATA.
+    pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = Rest(rdata);
+        let (serial, flags) = (Serial(rest.u32()?), rest.u16()?);
+        Ok(Csync { serial, flags, types: TypeBitmap::read(rest.0)? })
+    }
+}
+
 /// NSEC3PARAM (RFC 5155 §4), and the first fields of NSEC3 (RFC 5155 §3.2): the hash parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nsec3Param<'a> {

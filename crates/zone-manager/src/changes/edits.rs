@@ -89,7 +89,7 @@ pub enum ChangeAuthor {
         /// The address of the program.
         address: IpAddr,
     },
-    /// The CDS and CDNSKEY records of a child zone.
+    /// The CDS and CDNSKEY records of a child zone, or its CSYNC record.
     Child {
         /// The child zone.
         child: Box<NameBuf>,
@@ -104,7 +104,7 @@ impl fmt::Display for ChangeAuthor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program { token, address } => write!(f, "{token} from {address}"),
-            Self::Child { child, .. } => write!(f, "CDS of {child}"),
+            Self::Child { child, .. } => write!(f, "request of {child}"),
             Self::Acme => f.write_str("nomen for [acme]"),
         }
     }
@@ -391,6 +391,7 @@ impl EditRules<'_> {
             self.updates.signing.as_ref().filter(|_| self.signed_here).map(|signing| &signing.policy);
         policy.is_some_and(|policy| match rtype {
             Type::CDS | Type::CDNSKEY => policy.sync,
+            Type::CSYNC => policy.csync,
             Type::ZONEMD => !policy.zonemd.is_empty(),
             _ => false,
         })

@@ -14,7 +14,7 @@ use tracing::warn;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeSet, diff};
-use zone_plan::Origin;
+use zone_plan::{Origin, ZoneUpdates};
 
 use super::group::{ChangeJob, Course, KeepFault};
 use super::queue::{Attempts, Entry, Group, Phase, UpdatableZone, ZoneQueue};
@@ -74,12 +74,14 @@ impl Changes {
         signed.filter(|(apex, _)| database.id(apex).is_some()).for_each(|(apex, _)| self.maintain(apex));
     }
 
-    /// Whether zones of the database are to be signed.
+    /// Whether zones of the database are to be signed, or their delegations to be scanned: one node does
+    /// both.
     pub(crate) fn has_shared_zones_to_sign(&self) -> bool {
         let Some(database) = self.database.get() else { return false };
         let rules = self.shared.rules.load();
-        let mut signed = rules.iter().filter(|(_, rules)| rules.signing.is_some());
-        signed.any(|(apex, _)| database.id(apex).is_some())
+        let scans = |rules: &ZoneUpdates| rules.delegations.is_some_and(|rules| rules.scan_every.is_some());
+        let mut wanted = rules.iter().filter(|(_, rules)| rules.signing.is_some() || scans(rules));
+        wanted.any(|(apex, _)| database.id(apex).is_some())
     }
 
     /// Drops the thread's version of a zone that the database does not have any more.

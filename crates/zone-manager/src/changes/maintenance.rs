@@ -289,7 +289,7 @@ impl Worker {
             info!(removed, added, "zone {apex}: keys and signatures, serial {from} -> {to}");
             let is_for_parent = change.added.iter().any(|record| record.rtype == Type::CDS);
             if let Some(parents) = self.shared.parents.get().filter(|_| is_for_parent) {
-                parents.notify_cds(apex);
+                parents.notify(apex, Type::CDS);
             }
         }
         let signer = self.zones.get_mut(apex).and_then(ZoneQueue::open).and_then(|zone| zone.signer.as_mut());

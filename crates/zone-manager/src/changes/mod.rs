@@ -104,7 +104,9 @@ use config::Settings;
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
 use damage::UnclearFiles;
 pub use damage::{AcceptFault, Accepted, Damage};
-pub use delegations::{CheckOutcome, DelegationCounts, DelegationStatus, Delegations};
+pub use delegations::{
+    CheckOutcome, ChildRequestKind, DelegationCheckCounts, DelegationCounts, DelegationStatus, Delegations,
+};
 pub use edits::{ChangeAuthor, EditEnd, EditFault, RrsetEdit, RrsetEditKind, ZoneEdit};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};

@@ -1,7 +1,7 @@
 //! What the parents of zones have: a thread asks the servers of parent zones for DS sets, each zone as often
-//! as its watch says, and notifies parents of new CDS records.
+//! as its watch says, and notifies parents of new CDS and CSYNC records.
 //!
-//! What waits is bounded: one watch and one NOTIFY for each zone.
+//! What waits is bounded: one watch and one NOTIFY of each type for each zone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
-use wire::ZoneName;
+use wire::{Type, ZoneName};
 use wording::reason;
 
 /// Most zones whose parents are asked or notified at a time.
@@ -44,9 +44,9 @@ pub struct ParentCounts {
     pub answers: AtomicU64,
     /// Servers that did not answer, or not as a server of the parent zone.
     pub faults: AtomicU64,
-    /// NOTIFY(CDS) that a target has acknowledged, by zones.
+    /// NOTIFY(CDS) or NOTIFY(CSYNC) that a target has acknowledged, by zones.
     pub notified: AtomicU64,
-    /// NOTIFY(CDS) without a target, or that no target has acknowledged, by zones.
+    /// Those without a target, or that no target has acknowledged, by zones.
     pub not_notified: AtomicU64,
 }
 
@@ -86,8 +86,8 @@ struct ParentAsking {
 #[derive(Default)]
 struct Watches {
     zones: HashMap<ZoneName, ParentWatch>,
-    /// Zones whose parents are to be notified.
-    notify: BTreeSet<ZoneName>,
+    /// Zones whose parents are to be notified, with the type.
+    notify: BTreeSet<(ZoneName, Type)>,
     /// The number of the newest watch.
     newest: u64,
     has_thread: bool,
@@ -110,8 +110,8 @@ struct ParentWatch {
 enum ParentWork {
     /// A round of the watch of this number.
     Ask(ZoneName, u64, Arc<[SocketAddr]>),
-    /// Send NOTIFY(CDS).
-    Notify(ZoneName),
+    /// Send NOTIFY of a type.
+    Notify(ZoneName, Type),
 }
 
 /// The outcome of a task.
@@ -128,8 +128,9 @@ impl ParentAsking {
                 let report = ask_parents(&self.hosts, &self.engine, apex, servers, &self.timing).await;
                 WorkEnd::Asked(Box::new(report))
             }
-            ParentWork::Notify(apex) => {
-                WorkEnd::Notified(notify_parent(&self.hosts, &self.engine, apex, &self.timing).await)
+            ParentWork::Notify(apex, rtype) => {
+                let (hosts, engine) = (&self.hosts, &self.engine);
+                WorkEnd::Notified(notify_parent(hosts, engine, apex, *rtype, &self.timing).await)
             }
         }
     }
@@ -140,8 +141,8 @@ impl Watches {
     fn take_due(&mut self, now: Instant, most: usize) -> Vec<ParentWork> {
         let mut due = Vec::new();
         while due.len() < most {
-            let Some(apex) = self.notify.pop_first() else { break };
-            due.push(ParentWork::Notify(apex));
+            let Some((apex, rtype)) = self.notify.pop_first() else { break };
+            due.push(ParentWork::Notify(apex, rtype));
         }
         let mut watches: Vec<(&ZoneName, &mut ParentWatch)> =
             self.zones.iter_mut().filter(|(_, watch)| watch.due.is_some_and(|due| due <= now)).collect();
@@ -228,7 +229,7 @@ impl Parents {
     pub fn forget(&self, apex: &ZoneName) {
         let mut watches = lock(&self.watches);
         watches.zones.remove(apex);
-        watches.notify.remove(apex);
+        watches.notify.retain(|(zone, _)| zone != apex);
     }
 
     /// Returns the report of the last round of the watch of a zone.
@@ -236,10 +237,11 @@ impl Parents {
         lock(&self.watches).zones.get(apex)?.last.clone()
     }
 
-    /// Sends NOTIFY(CDS) to the targets that the parent of a zone names (RFC 9859). The outcome is logged.
-    pub fn notify_cds(&self, apex: &ZoneName) {
+    /// Sends NOTIFY of a type, CDS or CSYNC, to the targets that the parent of a zone names (RFC 9859). The
+    /// outcome is logged.
+    pub fn notify(&self, apex: &ZoneName, rtype: Type) {
         let mut watches = lock(&self.watches);
-        watches.notify.insert(apex.clone());
+        watches.notify.insert((apex.clone(), rtype));
         self.wake(&mut watches);
     }
 
@@ -285,19 +287,19 @@ impl Parents {
                     let _ = catch_unwind(AssertUnwindSafe(|| (self.report)(apex, *report)));
                 }
             }
-            (ParentWork::Notify(apex), Some(WorkEnd::Notified(Ok(text)))) => {
+            (ParentWork::Notify(apex, rtype), Some(WorkEnd::Notified(Ok(text)))) => {
                 self.counts.notified.fetch_add(1, Relaxed);
-                info!("zone {apex}: NOTIFY(CDS) to the parent: {text}");
+                info!("zone {apex}: NOTIFY({rtype}) to the parent: {text}");
             }
-            (ParentWork::Notify(apex), Some(WorkEnd::Notified(Err(fault)))) => {
+            (ParentWork::Notify(apex, rtype), Some(WorkEnd::Notified(Err(fault)))) => {
                 self.counts.not_notified.fetch_add(1, Relaxed);
-                warn!("zone {apex}: no NOTIFY(CDS) to the parent: {fault}");
+                warn!("zone {apex}: no NOTIFY({rtype}) to the parent: {fault}");
             }
             // The panic hook has shown the panic, which would be a bug in nomen. The next round is as usual.
             (ParentWork::Ask(apex, number, _), _) => {
                 lock(&self.watches).end(apex, *number, None, Instant::now(), 0);
             }
-            (ParentWork::Notify(_), _) => {}
+            (ParentWork::Notify(..), _) => {}
         }
     }
 }

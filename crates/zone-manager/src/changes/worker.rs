@@ -18,7 +18,7 @@ use ::database::CommitEnd;
 use journal::StoreFault;
 use query_path::Refusal;
 use tracing::{debug, info};
-use wire::{Serial, UnixTime, ZoneName};
+use wire::{Serial, Type, UnixTime, ZoneName};
 use zone::Zone;
 
 use super::answers::{
@@ -30,7 +30,7 @@ use super::group::{
 };
 use super::origins::VersionOrigin;
 use super::queue::{Entry, Group, Phase, SignedGroup, UpdatableZone, ZoneQueue};
-use super::signing::SignSchedule;
+use super::signing::{SignSchedule, has_new_csync};
 use super::transactions::TransactionFault;
 use super::{Reply, Shared, clock};
 use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
@@ -590,11 +590,13 @@ impl Worker {
         fault: Option<KeepFault>,
         now: UnixTime,
     ) {
+        let makes_csync = self.shared.signing_of(apex).is_some_and(|signing| signing.policy.csync);
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
-        let before = zone.version.serial();
+        let (before, mut is_for_parent) = (zone.version.serial(), false);
         let (decided, steps) = match course {
             None => (Vec::new(), 0),
             Some(Course { decided, zone: newest, steps, .. }) => {
+                is_for_parent = makes_csync && has_new_csync(&zone.version, &newest);
                 zone.version = newest;
                 zone.folding.changed(&steps);
                 let changes = decided.iter().filter(|decided| decided.change().is_some()).count();
@@ -628,7 +630,14 @@ impl Worker {
             send_answers(settled);
         } else {
             debug!("zone {}: {steps} changes, serial {before} -> {}", apex, version.serial());
-            self.shared.publishing.changed(apex.clone(), version, Box::new(move || send_answers(settled)));
+            let parents = self.shared.parents.get().filter(|_| is_for_parent).cloned();
+            let of = apex.clone();
+            let in_service = move || {
+                send_answers(settled);
+                // The parent asks for the version that it is notified of.
+                parents.into_iter().for_each(|parents| parents.notify(&of, Type::CSYNC));
+            };
+            self.shared.publishing.changed(apex.clone(), version, Box::new(in_service));
             self.fold(apex);
             every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
         }

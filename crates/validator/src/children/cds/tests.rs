@@ -28,7 +28,7 @@ fn ds_with(key: &SigningKey, digest_type: u8) -> Vec<u8> {
 }
 
 /// Reads and judges, for a delegation with this DS set.
-fn judged(ds: &[Vec<u8>], last: Option<u32>, answers: &[Answer]) -> Result<CdsDecision, CdsRefusal> {
+fn judged(ds: &[Vec<u8>], last: Option<u32>, answers: &[Answer]) -> Result<CdsDecision, ChildRefusal> {
     let only_cds = |answer: &Answer| ServerAnswer {
         server: answer.server.clone(),
         found: answer.found.as_ref().map(|(cds, _)| cds.clone()).map_err(Clone::clone),
@@ -40,11 +40,11 @@ fn judged(ds: &[Vec<u8>], last: Option<u32>, answers: &[Answer]) -> Result<CdsDe
     request.judge(&delegation, answers, &ValidationSettings::default(), now())
 }
 
-fn reason(judged: Result<CdsDecision, CdsRefusal>) -> RefusalReason {
+fn reason(judged: Result<CdsDecision, ChildRefusal>) -> RefusalReason {
     judged.expect_err("a refusal").reason
 }
 
-fn change(ds: Vec<Vec<u8>>) -> Result<CdsDecision, CdsRefusal> {
+fn change(ds: Vec<Vec<u8>>) -> Result<CdsDecision, ChildRefusal> {
     Ok(CdsDecision::Change { ds, inception: Serial(NOW - DAY) })
 }
 
@@ -233,7 +233,7 @@ fn a_ds_set_that_nothing_here_can_verify_is_left_alone() {
 }
 
 /// Judges the bootstrapping of an unsigned delegation with these signals.
-fn bootstrapped(child: &TestChild<'_>, signals: &[SignalAnswer]) -> Result<CdsDecision, CdsRefusal> {
+fn bootstrapped(child: &TestChild<'_>, signals: &[SignalAnswer]) -> Result<CdsDecision, ChildRefusal> {
     let (apex, answers) = (super::super::testing::child(), [child.at("a"), child.at("b")]);
     let cds = answers.iter().map(|answer| ServerAnswer {
         server: answer.server.clone(),

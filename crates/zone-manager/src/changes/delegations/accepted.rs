@@ -1,9 +1,10 @@
-//! When the requests of child zones were signed that were accepted last, in a file of the state folder: none
-//! is accepted that was signed before (RFC 7344 §6.2).
+//! The requests of child zones that were accepted last, in a file of the state folder: of CDS and CDNSKEY
+//! records when they were signed, of CSYNC records the serial number of the child. None is accepted that is
+//! older (RFC 7344 §6.2, RFC 7477 §2.1.1.1).
 //!
-//! The file has a line of JSON for each accepted request; the last one of a child counts. It is rewritten
-//! with one line for each child at the start, and when most of its lines count no more. A line that a crash
-//! has torn is ignored.
+//! The file has a line of JSON for each accepted request; the last one of a child counts, which has both. It
+//! is rewritten with one line for each child at the start, and when most of its lines count no more. A line
+//! that a crash has torn is ignored.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -27,15 +28,28 @@ struct Line {
     zone: String,
     child: String,
     /// The inception of the signature over CDS or CDNSKEY.
-    inception: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inception: Option<u32>,
+    /// The serial number of the child with the CSYNC record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<u32>,
 }
 
-/// The inceptions of all children.
+/// The last accepted requests of a child.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct LastAccepted {
+    /// When its CDS and CDNSKEY records were signed.
+    pub(super) inception: Option<Serial>,
+    /// The serial number of the child with its CSYNC record.
+    pub(super) serial: Option<Serial>,
+}
+
+/// The last accepted requests of all children.
 #[derive(Debug)]
 pub(super) struct AcceptedRequests {
     path: PathBuf,
     /// By parent zone and child as text, which takes less memory than names.
-    children: HashMap<(Box<str>, Box<str>), Serial>,
+    children: HashMap<(Box<str>, Box<str>), LastAccepted>,
     /// Lines of the file.
     lines: usize,
 }
@@ -54,8 +68,9 @@ impl AcceptedRequests {
         let (mut children, mut lines) = (HashMap::new(), 0);
         for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             lines += 1;
-            let Ok(Line { zone, child, inception }) = serde_json::from_slice(line) else { continue };
-            children.insert((zone.into(), child.into()), Serial(inception));
+            let Ok(Line { zone, child, inception, serial }) = serde_json::from_slice(line) else { continue };
+            let last = LastAccepted { inception: inception.map(Serial), serial: serial.map(Serial) };
+            children.insert((zone.into(), child.into()), last);
         }
         let mut accepted = AcceptedRequests { path, children, lines };
         // The next line would be appended to a torn one.
@@ -65,18 +80,20 @@ impl AcceptedRequests {
         Ok(accepted)
     }
 
-    /// Returns when the last accepted request of a child was signed.
-    pub(super) fn get(&self, zone: &ZoneName, child: &NameBuf) -> Option<Serial> {
-        self.children.get(&key(zone, child)).copied()
+    /// Returns the last accepted requests of a child.
+    pub(super) fn get(&self, zone: &ZoneName, child: &NameBuf) -> LastAccepted {
+        self.children.get(&key(zone, child)).copied().unwrap_or_default()
     }
 
-    /// Stores when an accepted request was signed, on disk first.
+    /// Stores an accepted request, on disk first. What is `None` stays as it is.
     ///
     /// # Errors
     /// Those of the system; it is known until the end of this process then.
-    pub(super) fn put(&mut self, zone: &ZoneName, child: &NameBuf, inception: Serial) -> io::Result<()> {
-        let key = key(zone, child);
-        let line = line_of(&key, inception)?;
+    pub(super) fn put(&mut self, zone: &ZoneName, child: &NameBuf, new: LastAccepted) -> io::Result<()> {
+        let (key, old) = (key(zone, child), self.get(zone, child));
+        let last =
+            LastAccepted { inception: new.inception.or(old.inception), serial: new.serial.or(old.serial) };
+        let line = line_of(&key, last)?;
         let written = || -> io::Result<()> {
             let mut options = OpenOptions::new();
             options.append(true).create(true).mode(0o600);
@@ -85,7 +102,7 @@ impl AcceptedRequests {
             file.sync_data()
         };
         let written = written();
-        self.children.insert(key, inception);
+        self.children.insert(key, last);
         self.lines += 1;
         match self.lines > 2 * self.children.len() + SPARE_LINES {
             true => self.write_anew(),
@@ -94,7 +111,7 @@ impl AcceptedRequests {
     }
 
     fn write_anew(&mut self) -> io::Result<()> {
-        let lines = self.children.iter().map(|(key, inception)| line_of(key, *inception));
+        let lines = self.children.iter().map(|(key, last)| line_of(key, *last));
         let text: io::Result<Vec<Vec<u8>>> = lines.collect();
         replace(&self.path, &text?.concat())?;
         self.lines = self.children.len();
@@ -106,8 +123,10 @@ fn key(zone: &ZoneName, child: &NameBuf) -> (Box<str>, Box<str>) {
     (zone.to_string().into(), child.as_name().to_lower().to_string().into())
 }
 
-fn line_of((zone, child): &(Box<str>, Box<str>), inception: Serial) -> io::Result<Vec<u8>> {
-    let line = Line { zone: zone.to_string(), child: child.to_string(), inception: inception.0 };
+fn line_of((zone, child): &(Box<str>, Box<str>), last: LastAccepted) -> io::Result<Vec<u8>> {
+    let number = |serial: Option<Serial>| serial.map(|serial| serial.0);
+    let (inception, serial) = (number(last.inception), number(last.serial));
+    let line = Line { zone: zone.to_string(), child: child.to_string(), inception, serial };
     let mut text = serde_json::to_vec(&line)?;
     text.push(b'\n');
     Ok(text)
@@ -117,13 +136,17 @@ fn line_of((zone, child): &(Box<str>, Box<str>), inception: Serial) -> io::Resul
 mod tests {
     use super::*;
 
+    fn signed_at(inception: u32) -> LastAccepted {
+        LastAccepted { inception: Some(Serial(inception)), serial: None }
+    }
+
     #[test]
     fn the_file_does_not_grow_for_ever() {
         let folder = tempfile::tempdir().expect("a folder");
         let name = |text: &str| -> NameBuf { text.parse().expect("a name") };
         let (zone, child) = (ZoneName::from(&name("example")), name("child.example"));
         let path = folder.path().join(FILE);
-        let mut line = line_of(&key(&zone, &child), Serial(1)).expect("a line");
+        let mut line = line_of(&key(&zone, &child), signed_at(1)).expect("a line");
         let one = line.len();
         line = line.repeat(SPARE_LINES + 5);
         std::fs::write(&path, &line).expect("written");
@@ -131,8 +154,8 @@ mod tests {
         let mut accepted = AcceptedRequests::open(folder.path()).expect("opened");
         assert_eq!(size(), one);
         accepted.lines = SPARE_LINES + 2;
-        accepted.put(&zone, &child, Serial(2)).expect("written");
-        assert_eq!((size(), accepted.get(&zone, &child)), (one, Some(Serial(2))));
+        accepted.put(&zone, &child, signed_at(2)).expect("written");
+        assert_eq!((size(), accepted.get(&zone, &child)), (one, signed_at(2)));
     }
 
     #[test]
@@ -142,18 +165,21 @@ mod tests {
             ("example".parse().expect("a name"), "Child.example".parse().expect("a name"));
         let zone = ZoneName::from(&zone);
         let mut accepted = AcceptedRequests::open(folder.path()).expect("opened");
-        assert_eq!(accepted.get(&zone, &child), None);
-        accepted.put(&zone, &child, Serial(7)).expect("written");
-        accepted.put(&zone, &child, Serial(9)).expect("written");
+        assert_eq!(accepted.get(&zone, &child), LastAccepted::default());
+        accepted.put(&zone, &child, signed_at(7)).expect("written");
+        accepted.put(&zone, &child, signed_at(9)).expect("written");
         let path = folder.path().join(FILE);
         let mut bytes = std::fs::read(&path).expect("a file");
         bytes.extend(b"{\"zone\":\"exam");
         std::fs::write(&path, bytes).expect("written");
         let mut accepted = AcceptedRequests::open(folder.path()).expect("opened");
-        assert_eq!(accepted.get(&zone, &child), Some(Serial(9)));
-        accepted.put(&zone, &"b.example".parse().expect("a name"), Serial(1)).expect("written");
+        assert_eq!(accepted.get(&zone, &child), signed_at(9));
+        accepted.put(&zone, &"b.example".parse().expect("a name"), signed_at(1)).expect("written");
+        let serial = LastAccepted { serial: Some(Serial(5)), inception: None };
+        accepted.put(&zone, &child, serial).expect("written");
         let accepted = AcceptedRequests::open(folder.path()).expect("opened");
         assert_eq!(accepted.children.len(), 2);
-        assert_eq!(accepted.get(&zone, &"child.EXAMPLE".parse().expect("a name")), Some(Serial(9)));
+        let both = LastAccepted { serial: Some(Serial(5)), ..signed_at(9) };
+        assert_eq!(accepted.get(&zone, &"child.EXAMPLE".parse().expect("a name")), both);
     }
 }

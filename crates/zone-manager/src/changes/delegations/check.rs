@@ -9,13 +9,14 @@ use serving::parental::{ChildHost, ChildServers, ParentalHosts, ParentalTiming, 
 use transport::unix_now;
 use validator::ValidationSettings;
 use validator::children::{
-    CdsAnswers, CdsDecision, CdsRefusal, CdsRequest, ChildKeys, ChildRrset, DelegationSigners, ServerAnswer,
+    CdsAnswers, CdsDecision, CdsRequest, ChildKeys, ChildRefusal, ChildRrset, DelegationSigners, ServerAnswer,
 };
 use wire::{Name, NameBuf, Serial, Ttl, Type, ZoneName};
 use zone::Zone;
 use zone::store::NodeFlags;
 use zone_plan::DelegationRules;
 
+use super::csync::converted;
 use super::schedule::ChildOf;
 use crate::changes::rrsets::records;
 
@@ -59,7 +60,7 @@ impl Delegation {
 }
 
 /// Returns the addresses of a name in a zone.
-fn addresses(zone: &Zone, name: Name<'_>) -> Vec<IpAddr> {
+pub(super) fn addresses(zone: &Zone, name: Name<'_>) -> Vec<IpAddr> {
     let six = records(zone, name, Type::AAAA).into_iter();
     let six = six.filter_map(|(_, rdata)| <[u8; 16]>::try_from(rdata).ok().map(IpAddr::from));
     let four = records(zone, name, Type::A).into_iter();
@@ -83,7 +84,7 @@ pub(super) enum Found {
     /// The DS RRset of the delegation is to hold these records.
     Change { delegation: Box<Delegation>, ds: Vec<Vec<u8>>, inception: Serial },
     /// The request is not accepted.
-    Refused(CdsRefusal),
+    Refused(ChildRefusal),
 }
 
 /// How children are asked.
@@ -125,19 +126,21 @@ impl Checking {
         (apex, child): &ChildOf,
         delegation: &Delegation,
         last: Option<Serial>,
-    ) -> Result<Option<CdsDecision>, CdsRefusal> {
+    ) -> Result<Option<CdsDecision>, ChildRefusal> {
         let (hosts, timing) = (&self.hosts, &self.timing);
         let mut servers = ChildServers::find(hosts, &self.engine, apex, &delegation.servers, timing).await;
         let questions = [(*child, Type::CDS), (*child, Type::CDNSKEY)];
         let found = servers.ask(hosts, &questions, timing).await;
-        let cds: Vec<ServerAnswer<CdsAnswers>> = found.into_iter().map(|one| pair(one, cds_of)).collect();
+        let cds: Vec<ServerAnswer<CdsAnswers>> =
+            found.into_iter().map(|one| converted(one, cds_of)).collect();
         let request = CdsRequest::read(child.as_name(), &cds)?;
         let is_unsigned = delegation.ds.is_empty();
         if request == CdsRequest::None || is_unsigned && request == CdsRequest::Delete {
             return Ok(None);
         }
         let questions = [(*child, Type::DNSKEY), (*child, Type::SOA)];
-        let keys = servers.ask(hosts, &questions, timing).await.into_iter().map(|one| pair(one, keys_of));
+        let keys =
+            servers.ask(hosts, &questions, timing).await.into_iter().map(|one| converted(one, keys_of));
         let answers: Vec<_> = cds.into_iter().zip(keys).map(|(cds, keys)| joined(cds, keys)).collect();
         let settings = ValidationSettings::default();
         let of = DelegationSigners { child: child.as_name(), ds: &delegation.ds, last };
@@ -157,13 +160,6 @@ fn cds_of([cds, cdnskey]: [ChildRrset; 2]) -> CdsAnswers {
 
 fn keys_of([dnskey, soa]: [ChildRrset; 2]) -> ChildKeys {
     ChildKeys { dnskey, soa }
-}
-
-/// Converts the two RRsets of a server. A server that has answered has answered both questions.
-fn pair<T>(answer: ServerAnswer<Vec<ChildRrset>>, convert: fn([ChildRrset; 2]) -> T) -> ServerAnswer<T> {
-    let no_answer = |_| validator::children::ChildServerFault::Malformed;
-    let found = answer.found.and_then(|sets| <[ChildRrset; 2]>::try_from(sets).map_err(no_answer));
-    ServerAnswer { server: answer.server, found: found.map(convert) }
 }
 
 /// Joins two answers of one server.

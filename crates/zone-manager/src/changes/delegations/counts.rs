@@ -5,11 +5,26 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use validator::children::RefusalReason;
 
-use super::status::CheckOutcome;
+use super::status::{CheckOutcome, ChildRequestKind};
 
 /// Counters of checks of delegations, of all zones together.
 #[derive(Debug, Default)]
 pub struct DelegationCounts {
+    /// Checks of CDS and CDNSKEY records.
+    pub cds: DelegationCheckCounts,
+    /// Checks of CSYNC records.
+    pub csync: DelegationCheckCounts,
+    /// NOTIFYs that have led to a check, or to one that waited already.
+    pub notify_taken: AtomicU64,
+    /// NOTIFYs for names that are not delegated.
+    pub notify_refused: AtomicU64,
+    /// NOTIFYs that were dropped, because too many checks wait.
+    pub notify_dropped: AtomicU64,
+}
+
+/// Counters of checks by their outcomes.
+#[derive(Debug, Default)]
+pub struct DelegationCheckCounts {
     /// Checks without a request of the child.
     pub nothing: AtomicU64,
     /// Checks after which the zone had what the child asks for.
@@ -22,17 +37,20 @@ pub struct DelegationCounts {
     pub failed: AtomicU64,
     /// Requests that were not accepted, in the order of [`RefusalReason::ALL`].
     pub refused: [AtomicU64; RefusalReason::ALL.len()],
-    /// NOTIFYs that have led to a check, or to one that waited already.
-    pub notify_taken: AtomicU64,
-    /// NOTIFYs for names that are not delegated.
-    pub notify_refused: AtomicU64,
-    /// NOTIFYs that were dropped, because too many checks wait.
-    pub notify_dropped: AtomicU64,
 }
 
 impl DelegationCounts {
     /// Counts a check.
-    pub(super) fn ended(&self, outcome: &CheckOutcome) {
+    pub(super) fn ended(&self, kind: ChildRequestKind, outcome: &CheckOutcome) {
+        match kind {
+            ChildRequestKind::Cds => self.cds.ended(outcome),
+            ChildRequestKind::Csync => self.csync.ended(outcome),
+        }
+    }
+}
+
+impl DelegationCheckCounts {
+    fn ended(&self, outcome: &CheckOutcome) {
         let counter = match outcome {
             CheckOutcome::NotDelegated
             | CheckOutcome::Unsigned

@@ -1,12 +1,14 @@
 //! What child zones ask of their delegations in zones of this server: a thread asks the name servers of each
-//! delegation for CDS and CDNSKEY records (RFC 7344, 8078, 9615), in scans that are spread over their
-//! interval, after a NOTIFY (RFC 9859), and by command. What is accepted becomes an edit of the zone.
+//! delegation for CDS and CDNSKEY records (RFC 7344, 8078, 9615), and for CSYNC records (RFC 7477), in scans
+//! that are spread over their interval, after a NOTIFY (RFC 9859), and by command. What is accepted becomes
+//! an edit of the zone.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `schedule` | when which delegation is checked |
-//! | `check` | one check: the servers are asked, and what they have is judged |
-//! | `accepted` | when the last accepted requests were signed, on disk |
+//! | `check` | one check: the servers are asked for CDS and CDNSKEY, and what they have is judged |
+//! | `csync` | the same for CSYNC |
+//! | `accepted` | the last accepted requests, on disk |
 //! | `status` | what was found, for operators |
 //! | `counts` | counters |
 //!
@@ -15,6 +17,7 @@
 mod accepted;
 mod check;
 mod counts;
+mod csync;
 mod schedule;
 mod status;
 
@@ -43,12 +46,13 @@ use zone_plan::{DelegationRules, UpdateRules};
 use super::Changes;
 use super::edits::{ChangeAuthor, EditFault, RrsetEdit, RrsetEditKind, ZoneEdit};
 use crate::secondaries::ChildNotify;
-use accepted::AcceptedRequests;
+use accepted::{AcceptedRequests, LastAccepted};
 use check::{Checking, Delegation, Found, canonical, tags};
-pub use counts::DelegationCounts;
+pub use counts::{DelegationCheckCounts, DelegationCounts};
+use csync::{CsyncFound, DelegatedServers, csync_why};
 use schedule::{ChildOf, MAX_REQUESTED, Schedule, ZoneDelegations};
 use status::Statuses;
-pub use status::{CheckOutcome, DelegationStatus};
+pub use status::{CheckOutcome, ChildRequestKind, DelegationStatus};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use wording::reason;
@@ -66,9 +70,12 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(90);
 struct CheckRequest {
     child: ChildOf,
     is_notify: bool,
-    /// Receives the outcome.
-    reply: Option<SyncSender<DelegationStatus>>,
+    /// Receives the outcomes.
+    reply: Option<SyncSender<Vec<DelegationStatus>>>,
 }
+
+/// The outcomes of the check of a delegation, one for each kind of request that the zone accepts.
+type CheckOutcomes = Vec<(ChildRequestKind, CheckOutcome)>;
 
 /// Checks the delegations of zones.
 pub struct Delegations {
@@ -93,21 +100,31 @@ struct ThreadState {
 }
 
 /// Who waits for checks that run or are to run.
-type Waiting = HashMap<ChildOf, Vec<SyncSender<DelegationStatus>>>;
+type Waiting = HashMap<ChildOf, Vec<SyncSender<Vec<DelegationStatus>>>>;
 
-/// The zones in service.
-struct InService<'c>(&'c Checking);
+/// The zones in service whose delegations this node scans: of those of a database, one node at a time does.
+struct Scanned<'d>(&'d Delegations);
 
-impl ZoneDelegations for InService<'_> {
+impl Scanned<'_> {
+    fn zone(&self, apex: &ZoneName) -> Option<Arc<Zone>> {
+        let is_elsewhere = |changes: Arc<Changes>| changes.shared.is_maintained_elsewhere(apex);
+        match self.0.changes.upgrade().is_some_and(is_elsewhere) {
+            true => None,
+            false => self.0.checking.zone(apex),
+        }
+    }
+}
+
+impl ZoneDelegations for Scanned<'_> {
     fn survey(&self, zone: &ZoneName, random: u32) -> (usize, Option<NameBuf>) {
-        let Some(zone) = self.0.zone(zone) else { return (0, None) };
+        let Some(zone) = self.zone(zone) else { return (0, None) };
         let count = delegations(&zone, None).count();
         let start = delegations(&zone, None).nth(random as usize % count.max(1));
         (count, start)
     }
 
     fn after(&self, zone: &ZoneName, name: Option<&NameBuf>) -> Option<NameBuf> {
-        let zone = self.0.zone(zone)?;
+        let zone = self.zone(zone)?;
         let later = delegations(&zone, name).find(|child| Some(child) != name);
         later.or_else(|| delegations(&zone, None).next())
     }
@@ -188,7 +205,12 @@ impl Delegations {
         let Some(apex) = self.parent_of(name) else { return ChildNotify::NotTaken };
         let rules = changes.shared.rules.load();
         let rules = rules.get(&apex).and_then(|rules| rules.delegations).filter(|rules| rules.notify);
-        if !rules.is_some_and(|rules| rtype == Type::CDS && (rules.cds || rules.bootstrap)) {
+        let takes = |rules: DelegationRules| match rtype {
+            Type::CDS => rules.changes_ds(),
+            Type::CSYNC => rules.csync,
+            _ => false,
+        };
+        if !rules.is_some_and(takes) {
             return ChildNotify::NotTaken;
         }
         let zone = self.checking.zone(&apex);
@@ -228,11 +250,11 @@ impl Delegations {
         true
     }
 
-    /// Checks a delegation now, and returns the outcome.
+    /// Checks a delegation now, and returns the outcomes.
     ///
     /// # Errors
     /// The children of the zone are not asked, or the check takes too long.
-    pub fn check_now(&self, apex: &ZoneName, child: &NameBuf) -> Result<DelegationStatus, String> {
+    pub fn check_now(&self, apex: &ZoneName, child: &NameBuf) -> Result<Vec<DelegationStatus>, String> {
         if lock(&self.schedule).rules(apex).is_none() {
             return Err("`delegation-updates` of the zone is not set".to_owned());
         }
@@ -319,17 +341,30 @@ impl Delegations {
         waiting.retain(|_, replies| !replies.is_empty());
     }
 
-    /// Checks a delegation, and changes the zone if what the child asks for is accepted.
-    async fn perform(&self, of: &ChildOf) -> CheckOutcome {
-        let Some(rules) = lock(&self.schedule).rules(&of.0) else { return CheckOutcome::NotDelegated };
-        let last = lock(&self.accepted).get(&of.0, &of.1);
+    /// Checks a delegation, and changes the zone if what the child asks for is accepted. The DS records come
+    /// first: they prove the rest.
+    async fn perform(&self, of: &ChildOf) -> CheckOutcomes {
+        let Some(rules) = lock(&self.schedule).rules(&of.0) else { return Vec::new() };
+        let mut outcomes = Vec::new();
+        if rules.changes_ds() {
+            outcomes.push((ChildRequestKind::Cds, self.perform_cds(of, rules).await));
+        }
+        if rules.csync {
+            outcomes.push((ChildRequestKind::Csync, self.perform_csync(of, rules).await));
+        }
+        outcomes
+    }
+
+    async fn perform_cds(&self, of: &ChildOf, rules: DelegationRules) -> CheckOutcome {
+        let last = lock(&self.accepted).get(&of.0, &of.1).inception;
         match self.checking.check(of, rules, last).await {
             Found::NotDelegated => CheckOutcome::NotDelegated,
             Found::Unsigned => CheckOutcome::Unsigned,
             Found::NotAccepted => CheckOutcome::NotAccepted,
             Found::Nothing => CheckOutcome::Nothing,
             Found::Unchanged(inception) => {
-                self.note_later(of, last, inception);
+                let new = LastAccepted { inception, serial: None };
+                self.note_later(of, last.zip(inception), new);
                 CheckOutcome::Unchanged
             }
             Found::Refused(refusal) => CheckOutcome::Refused(refusal.reason, refusal.text),
@@ -338,55 +373,80 @@ impl Delegations {
                 if rules.dry_run {
                     return CheckOutcome::WouldChange(text);
                 }
-                match self.change(of, &delegation, ds, inception).await {
-                    Ok(()) => CheckOutcome::Changed(text),
-                    Err(fault) => CheckOutcome::Failed(fault),
-                }
+                let change = AcceptedChange {
+                    accepted: LastAccepted { inception: Some(inception), serial: None },
+                    why: why(&delegation, &ds),
+                    edits: vec![ds_edit(of, &delegation, ds)],
+                    judged: Judged::Ds(delegation),
+                };
+                self.changed_to(of, change, text).await
             }
         }
     }
 
-    /// Notes that what was accepted from a child was signed again, so that nothing older is accepted.
-    fn note_later(&self, (apex, child): &ChildOf, last: Option<Serial>, inception: Option<Serial>) {
-        let Some((last, inception)) = last.zip(inception) else { return };
-        if inception.compare(last) == Some(std::cmp::Ordering::Greater)
-            && let Err(fault) = lock(&self.accepted).put(apex, child, inception)
-        {
-            let (about, fault) = (("not noted", &*apex.to_string()), reason(&fault));
-            log_repeated!(error, ERROR, about, "zone {apex}: the time of a signature is not stored: {fault}");
+    async fn perform_csync(&self, of: &ChildOf, rules: DelegationRules) -> CheckOutcome {
+        let last = lock(&self.accepted).get(&of.0, &of.1).serial;
+        match self.checking.check_csync(of, last).await {
+            CsyncFound::NotDelegated => CheckOutcome::NotDelegated,
+            CsyncFound::Unsigned => CheckOutcome::Unsigned,
+            CsyncFound::Nothing => CheckOutcome::Nothing,
+            CsyncFound::Unchanged(serial) => {
+                let new = LastAccepted { serial: Some(serial), inception: None };
+                self.note_later(of, last.map(|last| (last, serial)), new);
+                CheckOutcome::Unchanged
+            }
+            CsyncFound::Refused(refusal) => CheckOutcome::Refused(refusal.reason, refusal.text),
+            CsyncFound::Change { shown, .. } if rules.dry_run => CheckOutcome::WouldChange(shown),
+            CsyncFound::Change { servers, edits, shown, serial } => {
+                let change = AcceptedChange {
+                    accepted: LastAccepted { serial: Some(serial), inception: None },
+                    why: csync_why(&shown, serial),
+                    edits,
+                    judged: Judged::Servers(servers),
+                };
+                self.changed_to(of, change, shown).await
+            }
         }
     }
 
-    /// Changes the DS RRset of a delegation, if the delegation is still as it was judged.
-    async fn change(
-        &self,
-        of: &ChildOf,
-        judged: &Delegation,
-        ds: Vec<Vec<u8>>,
-        inception: Serial,
-    ) -> Result<(), String> {
+    async fn changed_to(&self, of: &ChildOf, change: AcceptedChange, text: String) -> CheckOutcome {
+        match self.change(of, change).await {
+            Ok(()) => CheckOutcome::Changed(text),
+            Err(fault) => CheckOutcome::Failed(fault),
+        }
+    }
+
+    /// Notes that what was accepted from a child was published again later, so that nothing older is
+    /// accepted: `times` are the last and the new signature or serial number.
+    fn note_later(&self, (apex, child): &ChildOf, times: Option<(Serial, Serial)>, new: LastAccepted) {
+        let is_later = |(last, new): (Serial, Serial)| new.compare(last) == Some(std::cmp::Ordering::Greater);
+        if times.is_some_and(is_later)
+            && let Err(fault) = lock(&self.accepted).put(apex, child, new)
+        {
+            let (about, fault) = (("not noted", &*apex.to_string()), reason(&fault));
+            log_repeated!(error, ERROR, about, "zone {apex}: an accepted request is not stored: {fault}");
+        }
+    }
+
+    /// Changes a delegation, if it is still as it was judged.
+    async fn change(&self, of: &ChildOf, change: AcceptedChange) -> Result<(), String> {
         let (apex, child) = of;
         // Before the change: a crash between the two leaves nothing that could be replayed.
-        let stored = lock(&self.accepted).put(apex, child, inception);
+        let stored = lock(&self.accepted).put(apex, child, change.accepted);
         stored.map_err(|fault| {
-            format!("the time of the signature cannot be stored in the state folder: {}", reason(&fault))
+            format!("the accepted request cannot be stored in the state folder: {}", reason(&fault))
         })?;
-        let why = why(judged, &ds);
-        let kind = match ds.is_empty() {
-            true => RrsetEditKind::Delete,
-            false => RrsetEditKind::Replace { ttl: judged.ds_ttl, rdatas: ds },
-        };
         for _ in 0..EDIT_TRIES {
             let (Some(changes), Some(zone)) = (self.changes.upgrade(), self.checking.zone(apex)) else {
                 return Err("the zone is not in service".to_owned());
             };
-            if Delegation::read(&zone, child.as_name()).as_ref() != Some(judged) {
+            if !change.judged.is_in(&zone, child) {
                 return Err("the delegation was changed during the check".to_owned());
             }
             let edit = ZoneEdit {
-                edits: vec![RrsetEdit { owner: *child, rtype: Type::DS, kind: kind.clone() }],
+                edits: change.edits.clone(),
                 at_serial: Some(zone.serial()),
-                by: ChangeAuthor::Child { child: Box::new(*child), why: Arc::clone(&why) },
+                by: ChangeAuthor::Child { child: Box::new(*child), why: Arc::clone(&change.why) },
             };
             let replied = changes.edit(apex, edit);
             drop(changes);
@@ -402,23 +462,71 @@ impl Delegations {
     }
 
     /// Notes the end of a check; `None`: by a panic, which the panic hook has shown.
-    fn ended(&self, of: &ChildOf, outcome: Option<CheckOutcome>, replies: Vec<SyncSender<DelegationStatus>>) {
-        let bug = || CheckOutcome::Failed("a bug in nomen".to_owned());
-        let (outcome, at) = (outcome.unwrap_or_else(bug), unix_now());
-        self.counts.ended(&outcome);
-        let is_other = lock(&self.statuses).note(of, &outcome, at);
-        lock(&self.schedule).end(of, outcome.is_failed(), Instant::now());
-        log(of, &outcome, is_other);
-        let status = || DelegationStatus {
+    fn ended(
+        &self,
+        of: &ChildOf,
+        outcomes: Option<CheckOutcomes>,
+        replies: Vec<SyncSender<Vec<DelegationStatus>>>,
+    ) {
+        let bug = || vec![(ChildRequestKind::Cds, CheckOutcome::Failed("a bug in nomen".to_owned()))];
+        let (outcomes, at) = (outcomes.unwrap_or_else(bug), unix_now());
+        for (kind, outcome) in &outcomes {
+            self.counts.ended(*kind, outcome);
+            let is_other = lock(&self.statuses).note(of, *kind, outcome, at);
+            match kind {
+                ChildRequestKind::Cds => log_cds(of, outcome, is_other),
+                ChildRequestKind::Csync => log_csync(of, outcome, is_other),
+            }
+        }
+        let is_failed = outcomes.iter().any(|(_, outcome)| outcome.is_failed());
+        lock(&self.schedule).end(of, is_failed, Instant::now());
+        let status = |(kind, outcome): &(ChildRequestKind, CheckOutcome)| DelegationStatus {
             child: of.1,
+            kind: *kind,
             checked: at,
             outcome: outcome.clone(),
             changed: None,
             next: None,
         };
+        let all: Vec<DelegationStatus> = outcomes.iter().map(status).collect();
         // The command may have timed out.
-        replies.into_iter().for_each(|reply| drop(reply.try_send(status())));
+        replies.into_iter().for_each(|reply| drop(reply.try_send(all.clone())));
     }
+}
+
+/// A change of a delegation that a child asks for and that is accepted.
+struct AcceptedChange {
+    accepted: LastAccepted,
+    why: Arc<str>,
+    edits: Vec<RrsetEdit>,
+    judged: Judged,
+}
+
+/// The delegation for which a request was judged.
+enum Judged {
+    Ds(Box<Delegation>),
+    Servers(Box<DelegatedServers>),
+}
+
+impl Judged {
+    /// Whether a version of the zone has the same delegation.
+    fn is_in(&self, zone: &Zone, child: &NameBuf) -> bool {
+        match self {
+            Self::Ds(judged) => Delegation::read(zone, child.as_name()).as_ref() == Some(&**judged),
+            Self::Servers(judged) => {
+                DelegatedServers::read(zone, child.as_name()).as_ref() == Some(&**judged)
+            }
+        }
+    }
+}
+
+/// Returns the edit after which a delegation has this DS set.
+fn ds_edit((_, child): &ChildOf, judged: &Delegation, ds: Vec<Vec<u8>>) -> RrsetEdit {
+    let kind = match ds.is_empty() {
+        true => RrsetEditKind::Delete,
+        false => RrsetEditKind::Replace { ttl: judged.ds_ttl, rdatas: ds },
+    };
+    RrsetEdit { owner: *child, rtype: Type::DS, kind }
 }
 
 /// Returns why a DS set is changed, for the audit file.
@@ -431,8 +539,34 @@ fn why(judged: &Delegation, ds: &[Vec<u8>]) -> Arc<str> {
     format!("CDS {proof}, DS tags {} -> {}", tags(&judged.ds), tags(ds)).into()
 }
 
-/// Logs the outcome of a check, if it is another one than before.
-fn log((zone, child): &ChildOf, outcome: &CheckOutcome, is_other: bool) {
+/// Logs the outcome of a check of a CSYNC record, if it is another one than before.
+fn log_csync((zone, child): &ChildOf, outcome: &CheckOutcome, is_other: bool) {
+    let (word, detail) = (outcome.word(), outcome.detail().unwrap_or_default());
+    let reason = outcome.reason().map(RefusalReason::word).unwrap_or_default();
+    let about = ("csync", &*format!("{zone} {child} {reason}"));
+    match outcome {
+        CheckOutcome::Changed(text) => info!("zone {zone}: name servers of {child} changed, {text}"),
+        CheckOutcome::WouldChange(text) if is_other => {
+            info!("zone {zone}: name servers of {child} are not changed (`delegation-dry-run`), {text}");
+        }
+        CheckOutcome::Refused(_, text) if is_other => log_repeated!(
+            warn,
+            WARN,
+            about,
+            "zone {zone}: the CSYNC record of {child} is not accepted, reason={reason}: {text}"
+        ),
+        CheckOutcome::Failed(text) if is_other => log_repeated!(
+            error,
+            ERROR,
+            about,
+            "zone {zone}: name servers of {child} cannot be changed as its CSYNC record asks: {text}"
+        ),
+        _ => debug!(%zone, %child, outcome = word, detail, "the CSYNC record of a delegation was checked"),
+    }
+}
+
+/// Logs the outcome of a check of CDS and CDNSKEY records, if it is another one than before.
+fn log_cds((zone, child): &ChildOf, outcome: &CheckOutcome, is_other: bool) {
     let (word, detail) = (outcome.word(), outcome.detail().unwrap_or_default());
     let reason = outcome.reason().map(RefusalReason::word).unwrap_or_default();
     let about = ("delegation", &*format!("{zone} {child} {reason}"));
@@ -465,8 +599,8 @@ impl Drop for Delegations {
 
 /// Does what is due until the end.
 async fn run(delegations: Weak<Delegations>, changed: &Notify) {
-    let mut tasks: JoinSet<CheckOutcome> = JoinSet::new();
-    let mut running = HashMap::<Id, (ChildOf, Vec<SyncSender<DelegationStatus>>)>::new();
+    let mut tasks: JoinSet<CheckOutcomes> = JoinSet::new();
+    let mut running = HashMap::<Id, (ChildOf, Vec<SyncSender<Vec<DelegationStatus>>>)>::new();
     let mut waiting = Waiting::new();
     loop {
         let Some(held) = delegations.upgrade() else { return };
@@ -478,7 +612,7 @@ async fn run(delegations: Weak<Delegations>, changed: &Notify) {
             let begun = {
                 let mut schedule = lock(&held.schedule);
                 schedule.limit(held.check_gap());
-                schedule.begin(Instant::now(), &InService(&held.checking), random())
+                schedule.begin(Instant::now(), &Scanned(&held), random())
             };
             if let Some(child) = begun {
                 let replies = waiting.remove(&child).unwrap_or_default();

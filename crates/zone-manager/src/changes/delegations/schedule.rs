@@ -297,7 +297,14 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
 
     fn rules(scan_every: Option<Duration>) -> DelegationRules {
-        DelegationRules { cds: true, bootstrap: false, scan_every, notify: true, dry_run: false }
+        DelegationRules {
+            cds: true,
+            bootstrap: false,
+            csync: false,
+            scan_every,
+            notify: true,
+            dry_run: false,
+        }
     }
 
     /// Runs the schedule on virtual time until `end`. Returns the checks with their times.

@@ -11,12 +11,31 @@ use super::schedule::ChildOf;
 /// not.
 const MAX_REMEMBERED: usize = 200_000;
 
+/// The records by which a child asks for a change of its delegation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChildRequestKind {
+    /// CDS and CDNSKEY: the DS RRset.
+    Cds,
+    /// CSYNC: NS records and glue.
+    Csync,
+}
+
+impl ChildRequestKind {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cds => "cds",
+            Self::Csync => "csync",
+        }
+    }
+}
+
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckOutcome {
     /// The zone does not delegate the name.
     NotDelegated,
-    /// The delegation is unsigned, and first DS records are not accepted.
+    /// The delegation is unsigned: first DS records are not accepted, and nothing proves a CSYNC record.
     Unsigned,
     /// The delegation is signed, and later DS records are not accepted.
     NotAccepted,
@@ -24,7 +43,8 @@ pub enum CheckOutcome {
     Nothing,
     /// The zone has what the child asks for.
     Unchanged,
-    /// The zone was changed: key tags of the old and the new DS records.
+    /// The zone was changed: key tags of the old and the new DS records, or the old and the new NS records
+    /// and glue.
     Changed(String),
     /// The same, but the zone is not changed (`delegation-dry-run`).
     WouldChange(String),
@@ -79,6 +99,8 @@ impl CheckOutcome {
 pub struct DelegationStatus {
     /// The child zone.
     pub child: NameBuf,
+    /// What it was asked for.
+    pub kind: ChildRequestKind,
     /// When its name servers were asked.
     pub checked: UnixTime,
     /// The outcome.
@@ -92,14 +114,20 @@ pub struct DelegationStatus {
 /// The last checks of the delegations of all zones.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
-    zones: HashMap<ZoneName, BTreeMap<NameBuf, DelegationStatus>>,
+    zones: HashMap<ZoneName, BTreeMap<(NameBuf, ChildRequestKind), DelegationStatus>>,
     count: usize,
 }
 
 impl Statuses {
     /// Notes a check. Returns whether its outcome differs from that of the check before.
-    pub(super) fn note(&mut self, (zone, child): &ChildOf, outcome: &CheckOutcome, at: UnixTime) -> bool {
-        let known = self.zones.get(zone).and_then(|children| children.get(child));
+    pub(super) fn note(
+        &mut self,
+        (zone, child): &ChildOf,
+        kind: ChildRequestKind,
+        outcome: &CheckOutcome,
+        at: UnixTime,
+    ) -> bool {
+        let known = self.zones.get(zone).and_then(|children| children.get(&(*child, kind)));
         let (before, changed) =
             (known.map(|status| status.outcome.clone()), known.and_then(|status| status.changed));
         let changed = if matches!(outcome, CheckOutcome::Changed(_)) { Some(at) } else { changed };
@@ -112,20 +140,20 @@ impl Statuses {
             _ => false,
         };
         if is_silent || matches!(outcome, CheckOutcome::NotDelegated) {
-            self.forget_child(zone, child);
+            self.forget_child(zone, (*child, kind));
             return before.is_some();
         }
         let (outcome, child) = (outcome.clone(), *child);
         let is_other = before.as_ref() != Some(&outcome);
-        let status = DelegationStatus { child, checked: at, outcome, changed, next: None };
-        if self.zones.entry(zone.clone()).or_default().insert(child, status).is_none() {
+        let status = DelegationStatus { child, kind, checked: at, outcome, changed, next: None };
+        if self.zones.entry(zone.clone()).or_default().insert((child, kind), status).is_none() {
             self.count += 1;
         }
         is_other
     }
 
-    fn forget_child(&mut self, zone: &ZoneName, child: &NameBuf) {
-        let removed = self.zones.get_mut(zone).and_then(|children| children.remove(child));
+    fn forget_child(&mut self, zone: &ZoneName, child: (NameBuf, ChildRequestKind)) {
+        let removed = self.zones.get_mut(zone).and_then(|children| children.remove(&child));
         self.count -= usize::from(removed.is_some());
     }
 
@@ -149,20 +177,22 @@ mod tests {
     fn what_is_of_interest_is_remembered() {
         let name = |text: &str| -> NameBuf { text.parse().expect("a name") };
         let of = (ZoneName::from(&name("example")), name("child.example"));
-        let mut statuses = Statuses::default();
+        let (mut statuses, kind) = (Statuses::default(), ChildRequestKind::Cds);
         let at = UnixTime::from_secs;
-        assert!(!statuses.note(&of, &CheckOutcome::Nothing, at(1)));
+        assert!(!statuses.note(&of, kind, &CheckOutcome::Nothing, at(1)));
         assert_eq!(statuses.of(&of.0), []);
         let refused = CheckOutcome::Refused(RefusalReason::Lame, "why".to_owned());
-        assert!(statuses.note(&of, &refused, at(2)), "it is logged");
-        assert!(!statuses.note(&of, &refused, at(3)), "once");
-        assert!(statuses.note(&of, &CheckOutcome::Changed("1 -> 2".to_owned()), at(4)));
-        assert!(statuses.note(&of, &CheckOutcome::Unchanged, at(5)));
+        assert!(statuses.note(&of, kind, &refused, at(2)), "it is logged");
+        assert!(!statuses.note(&of, kind, &refused, at(3)), "once");
+        assert!(statuses.note(&of, kind, &CheckOutcome::Changed("1 -> 2".to_owned()), at(4)));
+        assert!(statuses.note(&of, kind, &CheckOutcome::Unchanged, at(5)));
         let all = statuses.of(&of.0);
         assert_eq!((all[0].checked, all[0].changed, statuses.count), (at(5), Some(at(4)), 1));
-        assert!(statuses.note(&of, &CheckOutcome::NotDelegated, at(6)));
+        assert!(statuses.note(&of, kind, &CheckOutcome::NotDelegated, at(6)));
         assert_eq!((statuses.of(&of.0).len(), statuses.count), (0, 0));
-        statuses.note(&of, &refused, at(7));
+        statuses.note(&of, kind, &refused, at(7));
+        statuses.note(&of, ChildRequestKind::Csync, &CheckOutcome::Unchanged, at(7));
+        assert_eq!(statuses.of(&of.0).len(), 2, "one for each kind of request");
         statuses.forget(&of.0);
         assert_eq!(statuses.count, 0);
     }

@@ -172,14 +172,14 @@ fn notify_goes_to_the_target_of_the_parent_zone_here() {
     let zones = serving::frontend::serving(Zones::new(Arc::new(catalog)));
     let engine = Arc::new(Engine::new(zones, Sources::default(), EngineConfig::default()));
     let (parents, _reports) = parents(Arc::downgrade(&engine));
-    parents.notify_cds(&apex("child.parent.example."));
+    parents.notify(&apex("child.parent.example."), Type::CDS);
     let query = queries.recv_timeout(LONG).expect("NOTIFY");
     let question = Parser::new(&query).expect("a message").1.question().expect("a question");
     assert_eq!((question.name.to_string().as_str(), question.qtype), ("child.parent.example.", Type::CDS));
     assert_eq!(Header::of(&query).map(|header| header.opcode()), Some(Opcode::NOTIFY));
     let counts = parents.counts();
     wait_for(|| count(&counts.notified) == 1);
-    parents.notify_cds(&apex("child.parent.example."));
+    parents.notify(&apex("child.parent.example."), Type::CDS);
     queries.recv_timeout(LONG).expect("NOTIFY");
     wait_for(|| count(&counts.not_notified) == 1);
     assert_eq!(count(&counts.notified), 1);
@@ -208,9 +208,9 @@ fn what_is_due_for_the_longest_time_comes_first_and_the_number_is_bounded() {
     watches.zones.insert(apex("c."), watch(3, Some(now + HOUR)));
     watches.zones.insert(apex("d."), watch(4, before(0)));
     watches.zones.insert(apex("e."), watch(5, None));
-    watches.notify.insert(apex("n."));
+    watches.notify.insert((apex("n."), Type::CDS));
     let ask = |zone: &str, number| ParentWork::Ask(apex(zone), number, Arc::new([]));
-    assert_eq!(watches.take_due(now, 2), [ParentWork::Notify(apex("n.")), ask("b.", 2)]);
+    assert_eq!(watches.take_due(now, 2), [ParentWork::Notify(apex("n."), Type::CDS), ask("b.", 2)]);
     assert_eq!(watches.take_due(now, 0), []);
     assert_eq!(watches.take_due(now, 16), [ask("a.", 1), ask("d.", 4)]);
     assert_eq!(watches.take_due(now, 16), [], "none begins twice");

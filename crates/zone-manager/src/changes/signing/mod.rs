@@ -20,9 +20,11 @@
 //! | `key_store` | where the keys of a zone are |
 //! | `key_folder` | the files of a zone's keys and of their states |
 //! | `shared_keys` | the keys of a zone of the database |
+//! | `csync` | the CSYNC record |
 //! | `schedule` | when which zone is due |
 //! | `status` | what operators see of it |
 
+mod csync;
 mod key_folder;
 mod key_store;
 mod schedule;
@@ -59,6 +61,9 @@ use zone::store::{ChangeSet, ChangedRecord};
 use zone_plan::{ZoneSigning, ZoneUpdates};
 
 use super::Reply;
+use super::serials::with_serial;
+pub(super) use csync::has_new_csync;
+use csync::{lacks_csync, with_csync, without_csync};
 use key_folder::KeyFolder;
 use key_store::KeyStore;
 pub(super) use schedule::SignSchedule;
@@ -491,7 +496,8 @@ impl ZoneSigner {
     /// Returns the change from the data of a version to those of a zone file.
     pub(super) fn difference(&self, zone: &Zone, file: &Zone) -> ChangeSet {
         let ours = |rdata: &[u8]| self.keys.as_ref().is_some_and(|keys| keys.is_ours(rdata));
-        unsigned_difference(zone, file, &ours, &self.policy(UnixTime::EPOCH))
+        let change = unsigned_difference(zone, file, &ours, &self.policy(UnixTime::EPOCH));
+        if self.rules.policy.csync { without_csync(&change, zone) } else { change }
     }
 
     /// Extends a change of data to the change to a signed version.
@@ -511,6 +517,9 @@ impl ZoneSigner {
             let zone = zone.apply(change).map_err(SignFault::from)?;
             return Ok(SignedStep { zone, change: change.clone(), counts: Default::default() });
         }
+        let csync = self.rules.policy.csync && self.signs();
+        let extended = csync.then(|| with_csync(zone, change, self.rules.policy.dnskey_ttl));
+        let change = extended.as_ref().unwrap_or(change);
         let policy = self.policy(now);
         let Some(keys) = &mut self.keys else { return Err(KeySetFault::NoActiveKey.into()) };
         keys.set_present(keys_after(zone, change))?;
@@ -567,6 +576,9 @@ impl ZoneSigner {
                 }
             });
         }
+        if let Some(step) = self.csync_added(zone, order, after, now)? {
+            return Ok(Maintenance::Step(Box::new(step)));
+        }
         let policy = self.policy(now);
         let Some(keys) = &self.keys else { return Err(KeySetFault::NoActiveKey.into()) };
         let signing = Signing { keys, policy: &policy, threads: threads() };
@@ -589,6 +601,23 @@ impl ZoneSigner {
             (None, None) => self.rest(&pass, now),
         }
         Ok(step.map_or(Maintenance::Nothing, |step| Maintenance::Step(Box::new(step))))
+    }
+
+    /// Returns the step that adds the CSYNC record that the policy wants; `None`: there is one.
+    fn csync_added(
+        &mut self,
+        zone: &Zone,
+        order: &SignOrder,
+        after: Serial,
+        now: UnixTime,
+    ) -> Result<Option<SignedStep>, SigningFault> {
+        if !self.rules.policy.csync || !is_signed(zone) || !lacks_csync(zone) {
+            return Ok(None);
+        }
+        let change = with_serial(ChangeSet::default(), zone, zone, after, order.rules.serial, now);
+        let step = self.sign(zone, &change, now)?;
+        self.wake = now;
+        Ok(Some(step))
     }
 
     /// Decides when the next turn is due after a pass that found nothing to do.

@@ -195,14 +195,8 @@ impl World {
         let mut signer = self.signer();
         let serial = self.updates.serial.next(self.zone.serial(), self.now);
         let name: NameBuf = format!("n{}.example.", self.random(8)).parse().expect("a name");
-        let mut change = super::super::serials::with_serial(
-            ChangeSet::default(),
-            &self.zone,
-            &self.zone,
-            serial,
-            self.updates.serial,
-            self.now,
-        );
+        let mut change =
+            with_serial(ChangeSet::default(), &self.zone, &self.zone, serial, self.updates.serial, self.now);
         let is_there = self.zone.find_name(name.as_name()).is_some_and(|node| node.rrset(Type::A).is_some());
         let records = if is_there { &mut change.removed } else { &mut change.added };
         records.push(name.as_name(), Type::A, Ttl::from_secs(7200), &[192, 0, 2, 7]);
