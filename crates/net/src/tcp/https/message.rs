@@ -166,10 +166,12 @@ pub(crate) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, Ba
         Method::POST => {
             let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
             let kind = kind.split(';').next().unwrap_or_default().trim();
-            match kind.to_ascii_lowercase().as_str() {
-                DNS_MESSAGE => Ok(MessageSource::Body),
-                OBLIVIOUS_MESSAGE => Ok(MessageSource::ObliviousBody),
-                _ => Err(BadRequest::MediaType),
+            if kind.eq_ignore_ascii_case(DNS_MESSAGE) {
+                Ok(MessageSource::Body)
+            } else if kind.eq_ignore_ascii_case(OBLIVIOUS_MESSAGE) {
+                Ok(MessageSource::ObliviousBody)
+            } else {
+                Err(BadRequest::MediaType)
             }
         }
         _ => Err(BadRequest::Method("GET, POST")),
