@@ -26,16 +26,17 @@ pub use certificate::{CertificateFault, ServerCertificate};
 pub use challenge::{ChallengeDigest, challenge_config};
 pub use clients::ClientCertificates;
 pub use doq::over_quic;
+pub use files::KeyFileFault;
 pub use https::over_https;
 pub use odoh::{
     OBLIVIOUS_CONFIGS, OBLIVIOUS_MESSAGE, ObliviousConfig, ObliviousConfigsFault, ObliviousFault,
-    ObliviousFileFault, ObliviousKeys, ObliviousKeysInUse, ObliviousSeed, ObliviousSeeds, OpenedQuery,
-    ResponseOpener, ResponseSealer,
+    ObliviousKeys, ObliviousKeysInUse, ObliviousSeed, ObliviousSeeds, OpenedQuery, ResponseOpener,
+    ResponseSealer,
 };
 pub use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
-pub use tickets::{TicketKeys, TicketKeysFault};
+pub use tickets::TicketKeys;
 pub use url::{HttpsUrl, HttpsUrlFault};
 
 /// The cryptography of every TLS connection, made once.

@@ -2,59 +2,24 @@
 //! it began at another.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use rustls::server::ProducesTickets;
-use wording::reason;
 
-use crate::files::{SecretFile, read_secret};
+use crate::files::{KeyFileFault, RandomKeys, read_keys};
 
 /// Length of a key in its file, in bytes: what nginx, Unbound, HAProxy and dnsdist have.
 const KEY: usize = 80;
-/// Most keys in one file.
-const MAX_KEYS: usize = 16;
 /// Length of the name of a key, which is the first part of a ticket, in bytes.
 const NAME: usize = 16;
 /// How long clients may keep a ticket, in seconds. A key that is removed earlier ends it earlier.
 const LIFETIME: u32 = 12 * 3600;
 /// Longest ticket that is read, in bytes.
 const MAX_TICKET: usize = 16 << 10;
-
-/// Why a file of ticket keys cannot be used.
-#[derive(Debug)]
-pub enum TicketKeysFault {
-    /// The file cannot be read.
-    Read(PathBuf, io::Error),
-    /// Its length in bytes is not that of keys.
-    Length(PathBuf, usize),
-    /// All bytes of a key are equal.
-    NotRandom(PathBuf),
-}
-
-impl fmt::Display for TicketKeysFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(path, error) => write!(f, "cannot read {}: {}", path.display(), reason(error)),
-            Self::Length(path, length) => write!(
-                f,
-                "{} has {length} bytes; each key of session tickets has {KEY}, and a file 1 to {MAX_KEYS} keys: \
-                 `openssl rand -out FILE {KEY}` makes one",
-                path.display()
-            ),
-            Self::NotRandom(path) => write!(
-                f,
-                "the keys in {} are not random: `openssl rand -out FILE {KEY}` makes one that is",
-                path.display()
-            ),
-        }
-    }
-}
-impl std::error::Error for TicketKeysFault {}
 
 /// The keys of session tickets of one file.
 #[derive(Debug)]
@@ -75,18 +40,9 @@ impl TicketKeys {
     ///
     /// # Errors
     /// What is wrong, with the file.
-    pub fn read(path: &Path) -> Result<Self, TicketKeysFault> {
-        let SecretFile { bytes, is_public } =
-            read_secret(path).map_err(|error| TicketKeysFault::Read(path.to_owned(), error))?;
-        let (secrets, rest) = bytes.as_chunks::<KEY>();
-        if !rest.is_empty() || !(1..=MAX_KEYS).contains(&secrets.len()) {
-            return Err(TicketKeysFault::Length(path.to_owned(), bytes.len()));
-        }
-        // Zeros are what a file has that was made but not filled.
-        if secrets.iter().any(|secret| secret.iter().all(|&byte| byte == secret[0])) {
-            return Err(TicketKeysFault::NotRandom(path.to_owned()));
-        }
-        Ok(TicketKeys { keys: secrets.iter().map(TicketKey::new).collect(), is_public })
+    pub fn read(path: &Path) -> Result<Self, KeyFileFault> {
+        let RandomKeys { keys, is_public } = read_keys::<KEY>(path, "session tickets")?;
+        Ok(TicketKeys { keys: keys.iter().map(TicketKey::new).collect(), is_public })
     }
 }
 

@@ -5,17 +5,15 @@ mod hpke;
 mod message;
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::agreement::PrivateKey;
 use aws_lc_rs::rand;
-use wording::reason;
 
-use crate::files::{SecretFile, read_secret};
+use crate::files::{KeyFileFault, RandomKeys, is_random, read_keys};
 use hpke::{CryptoFault, ENCAPSULATED, HASH, HpkeContext, KEY, SEED, TAG};
 use message::{BadFormat, Direction, Message};
 
@@ -37,8 +35,6 @@ const QUERY_BLOCK: usize = 128;
 const RESPONSE_BLOCK: usize = 468;
 /// Most bytes that an encrypted part may have.
 const MAX_ENCRYPTED: usize = u16::MAX as usize;
-/// Most keys in one file.
-const MAX_KEYS: usize = 16;
 
 /// Why a message cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +95,7 @@ impl ObliviousSeed {
     /// Returns the seed with these bytes; `None` if they are all equal, as in a file that was made but not
     /// filled.
     pub fn new(bytes: [u8; SEED]) -> Option<Self> {
-        bytes.iter().any(|&byte| byte != bytes[0]).then_some(ObliviousSeed(bytes))
+        is_random(&bytes).then_some(ObliviousSeed(bytes))
     }
 
     /// Returns its bytes, which are secret.
@@ -107,37 +103,6 @@ impl ObliviousSeed {
         &self.0
     }
 }
-
-/// Why a file of seeds cannot be used.
-#[derive(Debug)]
-pub enum ObliviousFileFault {
-    /// The file cannot be read.
-    Read(PathBuf, io::Error),
-    /// Its length in bytes is not that of seeds.
-    Length(PathBuf, usize),
-    /// All bytes of a seed are equal.
-    NotRandom(PathBuf),
-}
-
-impl fmt::Display for ObliviousFileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(path, error) => write!(f, "cannot read {}: {}", path.display(), reason(error)),
-            Self::Length(path, length) => write!(
-                f,
-                "{} has {length} bytes; each key of Oblivious DoH has {SEED}, and a file 1 to {MAX_KEYS} keys: \
-                 `openssl rand -out FILE {SEED}` makes one",
-                path.display()
-            ),
-            Self::NotRandom(path) => write!(
-                f,
-                "the keys in {} are not random: `openssl rand -out FILE {SEED}` makes one that is",
-                path.display()
-            ),
-        }
-    }
-}
-impl std::error::Error for ObliviousFileFault {}
 
 /// The seeds in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,16 +118,9 @@ impl ObliviousSeeds {
     ///
     /// # Errors
     /// What is wrong, with the file.
-    pub fn read(path: &Path) -> Result<Self, ObliviousFileFault> {
-        let SecretFile { bytes, is_public } =
-            read_secret(path).map_err(|error| ObliviousFileFault::Read(path.to_owned(), error))?;
-        let (seeds, rest) = bytes.as_chunks::<SEED>();
-        if !rest.is_empty() || !(1..=MAX_KEYS).contains(&seeds.len()) {
-            return Err(ObliviousFileFault::Length(path.to_owned(), bytes.len()));
-        }
-        let seeds = seeds.iter().map(|seed| ObliviousSeed::new(*seed)).collect::<Option<Vec<_>>>();
-        let seeds = seeds.ok_or_else(|| ObliviousFileFault::NotRandom(path.to_owned()))?;
-        Ok(ObliviousSeeds { seeds, is_public })
+    pub fn read(path: &Path) -> Result<Self, KeyFileFault> {
+        let RandomKeys { keys, is_public } = read_keys::<SEED>(path, "Oblivious DoH")?;
+        Ok(ObliviousSeeds { seeds: keys.into_iter().map(ObliviousSeed).collect(), is_public })
     }
 }
 
