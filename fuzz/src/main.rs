@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod targets;
+mod zones;
 
 #[cfg(not(feature = "coverage"))]
 mod blind;

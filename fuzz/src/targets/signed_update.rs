@@ -10,8 +10,10 @@ use std::sync::Arc;
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, find, sign_request, verify};
 use update::{Requester, SerialPolicy, UpdateLimits, UpdatePolicy, UpdateRequest, Updater};
 use wire::message::{HEADER_LEN, MAX_MESSAGE};
-use wire::{NameBuf, Ttl, Type, UnixTime};
-use zone::{Zone, ZoneBuilder};
+use wire::{Type, UnixTime};
+use zone::Zone;
+
+use crate::zones::{self, name};
 
 const NOW: UnixTime = UnixTime::from_secs(1_795_327_230);
 /// The rules of the zone. The keys are `host.example.` and `other.test.`.
@@ -22,25 +24,15 @@ const RULES: [&str; 4] = [
     "grant 192.0.2.0/28 name free.example. TXT",
 ];
 
-fn name(text: &str) -> NameBuf {
-    text.parse().expect("a name")
-}
-
 fn zone() -> Arc<Zone> {
-    let mut builder = ZoneBuilder::new(name("example.").as_name(), &testkit::key());
-    let mut add = |owner: &str, rtype, data: &[u8]| {
-        builder.add(name(owner).as_name(), rtype, Ttl::from_secs(60), data).expect("a record");
-    };
-    add("example.", Type::SOA, &[&[0, 0, 0, 0, 0, 1][..], &[0; 16]].concat());
-    add("example.", Type::NS, b"\x02ns\x07example\0");
-    add("ns.example.", Type::A, &[192, 0, 2, 1]);
-    add("www.example.", Type::A, &[192, 0, 2, 2]);
-    add("www.example.", Type::TXT, b"\x01w");
-    add("host.example.", Type::A, &[192, 0, 2, 3]);
-    add("a.host.example.", Type::TXT, b"\x01x");
-    add("locked.host.example.", Type::A, &[192, 0, 2, 4]);
-    add("free.example.", Type::TXT, b"\x01f");
-    Arc::new(builder.finish().expect("a zone"))
+    zones::zone(&[
+        ("www.example.", Type::A, &[192, 0, 2, 2]),
+        ("www.example.", Type::TXT, b"\x01w"),
+        ("host.example.", Type::A, &[192, 0, 2, 3]),
+        ("a.host.example.", Type::TXT, b"\x01x"),
+        ("locked.host.example.", Type::A, &[192, 0, 2, 4]),
+        ("free.example.", Type::TXT, b"\x01f"),
+    ])
 }
 
 /// The records that a requester must not change, but for the SOA record.

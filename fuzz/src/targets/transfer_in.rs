@@ -13,6 +13,8 @@ use wire::message::{Header, MAX_MESSAGE};
 use wire::{Name, Serial, UnixTime};
 use zone::Zone;
 
+use crate::zones::records;
+
 const APEX: &[u8] = b"\x07example\0";
 const ID: u16 = 0x4242;
 
@@ -38,22 +40,6 @@ fn sent_on(zone: Arc<Zone>) -> Zone {
         }
     }
     panic!("no end");
-}
-
-fn records(zone: &Zone) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
-    let mut all = Vec::new();
-    for node in zone {
-        let owner = node.written_owner().as_name().as_wire().to_vec();
-        for set in node.rrsets() {
-            for rdata in set.rdatas().chain(set.sig_rdatas()) {
-                let mut data = Vec::new();
-                rdata.copy_to(&mut data);
-                all.push((owner.clone(), set.rtype().0, rdata.ttl().as_secs(), data));
-            }
-        }
-    }
-    all.sort();
-    all
 }
 
 pub(crate) fn run(data: &[u8]) {

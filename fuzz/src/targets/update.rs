@@ -9,44 +9,20 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use update::{Requester, SerialPolicy, UpdateLimits, UpdatePolicy, UpdateRequest, Updater};
-use wire::{NameBuf, Ttl, Type, UnixTime};
+use wire::{Type, UnixTime};
 use zone::store::ChangeSet;
-use zone::{Zone, ZoneBuilder};
+use zone::Zone;
 
-fn name(text: &str) -> NameBuf {
-    text.parse().expect("a name")
-}
+use crate::zones::{self, records};
 
 fn zone() -> Arc<Zone> {
-    let mut builder = ZoneBuilder::new(name("example.").as_name(), &testkit::key());
-    let mut add = |owner: &str, rtype, data: &[u8]| {
-        builder.add(name(owner).as_name(), rtype, Ttl::from_secs(60), data).expect("a record");
-    };
-    add("example.", Type::SOA, &[&[0, 0, 0, 0, 0, 1][..], &[0; 16]].concat());
-    add("example.", Type::NS, b"\x02ns\x07example\0");
-    add("ns.example.", Type::A, &[192, 0, 2, 1]);
-    add("www.example.", Type::A, &[192, 0, 2, 2]);
-    add("*.wild.example.", Type::TXT, b"\x01x");
-    add("alias.example.", Type::CNAME, b"\x03www\x07example\0");
-    add("sub.example.", Type::NS, b"\x02ns\x03sub\x07example\0");
-    add("ns.sub.example.", Type::A, &[192, 0, 2, 3]);
-    Arc::new(builder.finish().expect("a zone"))
-}
-
-fn records(zone: &Zone) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
-    let mut all = Vec::new();
-    for node in zone {
-        let owner = node.written_owner().as_name().as_wire().to_vec();
-        for set in node.rrsets() {
-            for rdata in set.rdatas().chain(set.sig_rdatas()) {
-                let mut data = Vec::new();
-                rdata.copy_to(&mut data);
-                all.push((owner.clone(), set.rtype().0, rdata.ttl().as_secs(), data));
-            }
-        }
-    }
-    all.sort();
-    all
+    zones::zone(&[
+        ("www.example.", Type::A, &[192, 0, 2, 2]),
+        ("*.wild.example.", Type::TXT, b"\x01x"),
+        ("alias.example.", Type::CNAME, b"\x03www\x07example\0"),
+        ("sub.example.", Type::NS, b"\x02ns\x03sub\x07example\0"),
+        ("ns.sub.example.", Type::A, &[192, 0, 2, 3]),
+    ])
 }
 
 /// Checks what must hold for every zone.
