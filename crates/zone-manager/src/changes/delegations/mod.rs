@@ -473,10 +473,7 @@ impl Delegations {
         for (kind, outcome) in &outcomes {
             self.counts.ended(*kind, outcome);
             let is_other = lock(&self.statuses).note(of, *kind, outcome, at);
-            match kind {
-                ChildRequestKind::Cds => log_cds(of, outcome, is_other),
-                ChildRequestKind::Csync => log_csync(of, outcome, is_other),
-            }
+            log_outcome(of, *kind, outcome, is_other);
         }
         let is_failed = outcomes.iter().any(|(_, outcome)| outcome.is_failed());
         lock(&self.schedule).end(of, is_failed, Instant::now());
@@ -539,55 +536,33 @@ fn why(judged: &Delegation, ds: &[Vec<u8>]) -> Arc<str> {
     format!("CDS {proof}, DS tags {} -> {}", tags(&judged.ds), tags(ds)).into()
 }
 
-/// Logs the outcome of a check of a CSYNC record, if it is another one than before.
-fn log_csync((zone, child): &ChildOf, outcome: &CheckOutcome, is_other: bool) {
+/// Logs the outcome of a check of a request, if it is another one than before.
+fn log_outcome((zone, child): &ChildOf, kind: ChildRequestKind, outcome: &CheckOutcome, is_other: bool) {
+    let (about, what, of_change, request) = match kind {
+        ChildRequestKind::Cds => ("delegation", "DS records", "tags ", "CDS records"),
+        ChildRequestKind::Csync => ("csync", "name servers", "", "CSYNC records"),
+    };
     let (word, detail) = (outcome.word(), outcome.detail().unwrap_or_default());
     let reason = outcome.reason().map(RefusalReason::word).unwrap_or_default();
-    let about = ("csync", &*format!("{zone} {child} {reason}"));
+    let about = (about, &*format!("{zone} {child} {reason}"));
     match outcome {
-        CheckOutcome::Changed(text) => info!("zone {zone}: name servers of {child} changed, {text}"),
+        CheckOutcome::Changed(text) => info!("zone {zone}: {what} of {child} changed, {of_change}{text}"),
         CheckOutcome::WouldChange(text) if is_other => {
-            info!("zone {zone}: name servers of {child} are not changed (`delegation-dry-run`), {text}");
+            info!("zone {zone}: {what} of {child} are not changed (`delegation-dry-run`), {of_change}{text}");
         }
         CheckOutcome::Refused(_, text) if is_other => log_repeated!(
             warn,
             WARN,
             about,
-            "zone {zone}: the CSYNC record of {child} is not accepted, reason={reason}: {text}"
+            "zone {zone}: {request} of {child} are not accepted, reason={reason}: {text}"
         ),
         CheckOutcome::Failed(text) if is_other => log_repeated!(
             error,
             ERROR,
             about,
-            "zone {zone}: name servers of {child} cannot be changed as its CSYNC record asks: {text}"
+            "zone {zone}: {what} of {child} cannot be changed as its {request} ask: {text}"
         ),
-        _ => debug!(%zone, %child, outcome = word, detail, "the CSYNC record of a delegation was checked"),
-    }
-}
-
-/// Logs the outcome of a check of CDS and CDNSKEY records, if it is another one than before.
-fn log_cds((zone, child): &ChildOf, outcome: &CheckOutcome, is_other: bool) {
-    let (word, detail) = (outcome.word(), outcome.detail().unwrap_or_default());
-    let reason = outcome.reason().map(RefusalReason::word).unwrap_or_default();
-    let about = ("delegation", &*format!("{zone} {child} {reason}"));
-    match outcome {
-        CheckOutcome::Changed(tags) => info!("zone {zone}: DS records of {child} changed, tags {tags}"),
-        CheckOutcome::WouldChange(tags) if is_other => {
-            info!("zone {zone}: DS records of {child} are not changed (`delegation-dry-run`), tags {tags}");
-        }
-        CheckOutcome::Refused(_, text) if is_other => log_repeated!(
-            warn,
-            WARN,
-            about,
-            "zone {zone}: CDS records of {child} are not accepted, reason={reason}: {text}"
-        ),
-        CheckOutcome::Failed(text) if is_other => log_repeated!(
-            error,
-            ERROR,
-            about,
-            "zone {zone}: DS records of {child} cannot be changed as its CDS records ask: {text}"
-        ),
-        _ => debug!(%zone, %child, outcome = word, detail, "a delegation was checked"),
+        _ => debug!(%zone, %child, request, outcome = word, detail, "a delegation was checked"),
     }
 }
 
