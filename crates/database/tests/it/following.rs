@@ -212,10 +212,7 @@ fn history_and_nodes_are_read() {
     assert_eq!((&*change.author, &*change.node), ("key update-key.", "ns1"));
     assert_eq!(change.added.last().map(|line| &**line), Some("x.example. 60 A 192.0.2.3"));
     assert_eq!((change.before, change.after), (Some(first.serial()), Some(second.serial())));
-    let (done, end) = channel();
-    b.database.nodes(Box::new(move |rows| done.send(rows).expect("a receiver")));
-    let nodes = end.recv_timeout(Duration::from_secs(30)).expect("an end").expect("rows");
-    assert_eq!(nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(), ["ns1", "ns2"]);
+    let nodes = b.until_nodes("both nodes", |nodes| nodes.iter().map(|node| &*node.name).eq(["ns1", "ns2"]));
     assert_eq!(nodes[0].address, Some(std::net::Ipv4Addr::LOCALHOST.into()));
 }
 

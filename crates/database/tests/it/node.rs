@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use database::{
-    CommitEnd, CommitStep, Database, DatabaseAdmin, DatabaseFault, DatabaseSettings, DatabaseSink,
-    DatabaseUrl, KeySetVersion, ListedZone, NewZone, SchemaKind, SectionSet, ZoneCommit, ZoneContent, ZoneId,
-    ZoneKeySet,
+    CommitEnd, CommitStep, Database, DatabaseAdmin, DatabaseFault, DatabaseNode, DatabaseSettings,
+    DatabaseSink, DatabaseUrl, KeySetVersion, ListedZone, NewZone, SchemaKind, SectionSet, ZoneCommit,
+    ZoneContent, ZoneId, ZoneKeySet,
 };
 use testkit::postgres::{PostgresDatabase, PostgresServer};
 use wire::hash::HashKey;
@@ -368,6 +368,26 @@ impl Node {
         let deadline = Instant::now() + PATIENCE;
         while !test(self) {
             assert!(Instant::now() < deadline, "{what}: {:?}", self.database.status());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Reads the table of nodes until it is as expected. A connection that was just closed fails a question, and a node that was just
+    /// started or stopped is not in the table or still in it.
+    pub(crate) fn until_nodes(
+        &self,
+        what: &str,
+        test: impl Fn(&[DatabaseNode]) -> bool,
+    ) -> Vec<DatabaseNode> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (done, end) = channel();
+            self.database.nodes(Box::new(move |rows| done.send(rows).expect("a receiver")));
+            let rows = end.recv_timeout(PATIENCE).expect("an end");
+            match rows {
+                Ok(rows) if test(&rows) => return rows,
+                rows => assert!(Instant::now() < deadline, "{what}: {rows:?}"),
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
