@@ -2,7 +2,7 @@
 //! `recursive` of `serving` does that.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -164,15 +164,13 @@ impl ListConfig {
     /// # Errors
     /// The file cannot be read, is no regular file, or is larger than `max_size`.
     pub fn file_text(&self, file: &Path) -> io::Result<Vec<u8>> {
-        let mut text = Vec::new();
-        // A file may grow while it is read.
-        let most = self.max_size as u64 + 1;
-        zone::regular::open(file)?.take(most).read_to_end(&mut text)?;
-        if text.len() > self.max_size {
-            let why = format!("larger than `max-size` ({})", format_size(self.max_size as u64));
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-        }
-        Ok(text)
+        zone::regular::read(file, self.max_size as u64).map_err(|fault| match fault.kind() {
+            io::ErrorKind::FileTooLarge => {
+                let why = format!("larger than `max-size` ({})", format_size(self.max_size as u64));
+                io::Error::new(io::ErrorKind::FileTooLarge, why)
+            }
+            _ => fault,
+        })
     }
 
     /// Reads a text of the list without compiling it.
