@@ -105,7 +105,7 @@ pub(crate) fn main() -> ExitCode {
         mutator.next(&corpus, &mut input);
         one(&input);
     }
-    println!("{}", current.count.load(Ordering::Relaxed));
+    println!("{}", current.count.load(Ordering::Relaxed) + targets::more_inputs());
     ExitCode::SUCCESS
 }
 

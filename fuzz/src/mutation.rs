@@ -35,8 +35,15 @@ impl Mutator {
         let first = self.below(corpus.len() + 1);
         match corpus.get(first) {
             Some(seed) => input.extend_from_slice(seed),
-            // Now and then one without any likeness.
-            None => (0..self.below(256)).for_each(|_| input.push(self.random.next_u32().to_le_bytes()[0])),
+            // Now and then one without any likeness; without a corpus, all of them, and of any length.
+            None => {
+                let most = if corpus.is_empty() { self.longest } else { 256 };
+                input.resize(self.below(most), 0);
+                self.random.fill_bytes(input);
+                if corpus.is_empty() {
+                    return;
+                }
+            }
         }
         let few = if self.below(4) == 0 { 16 } else { 4 };
         for _ in 0..=self.below(few) {

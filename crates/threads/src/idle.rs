@@ -53,7 +53,13 @@ impl IdleThread {
         // SAFETY: the call has no arguments and always succeeds.
         let thread = unsafe { syscall(SYS_gettid) };
         let thread = pid_t::try_from(thread).ok()?;
-        (is_revocable(nice) && set_policy(0, SCHED_IDLE)).then_some(IdleThread(thread))
+        let has_it = is_revocable(nice) && set_policy(0, SCHED_IDLE);
+        if has_it {
+            // For threads that wait for this CPU already the policy counts only at the next tick, up to 4 ms later, unless the thread
+            // gives up the CPU.
+            std::thread::yield_now();
+        }
+        has_it.then_some(IdleThread(thread))
     }
 
     /// Takes the policy back: its nice value decides what the thread gets.
