@@ -63,9 +63,12 @@ pub(crate) fn run(data: &[u8]) {
         batch.packets.iter().for_each(|packet| packets.push(packet));
         packets.ask(&mut world.worker);
         for (i, packet) in batch.packets.iter().enumerate() {
-            match (packets.take_outcome(i), packets.reply(i)) {
-                (Some(Outcome::Reply(1..)), Some(reply)) => check(packet, reply, batch.room),
-                (Some(Outcome::Drop), None) => {}
+            if let Some(reply) = packets.reply(i) {
+                check(packet, reply, batch.room);
+            }
+            let is_replied = packets.reply(i).is_some();
+            match (packets.take_outcome(i), is_replied) {
+                (Some(Outcome::Reply(1..)), true) | (Some(Outcome::Drop), false) => {}
                 (outcome, _) => panic!("packet {i} of {}: {outcome:?}", packet.escape_ascii()),
             }
         }
