@@ -209,10 +209,16 @@ impl<M: Memory> Engine<M> {
     }
 
     /// Returns a copy of the engine as it is now, for a query that an operator asks about: it reports the
-    /// rule that decides the query to `log`, and the query does not count for the limit of its client's
-    /// group.
+    /// rule that decides the query to `log`. No client sent the query: no other log receives it, and it counts
+    /// for no limit.
     pub fn for_operator(&self, log: Arc<dyn RuleLog>) -> Self {
-        let shared = Shared { rules: Some(log), group_limits: None, ..Shared::clone(&self.shared.load()) };
+        let shared = Shared::clone(&self.shared.load());
+        let config = match shared.config.limits {
+            Some(_) => Arc::new(EngineConfig { limits: None, ..EngineConfig::clone(&shared.config) }),
+            None => Arc::clone(&shared.config),
+        };
+        let rules = Some(log);
+        let shared = Shared { rules, log: None, failures: None, group_limits: None, config, ..shared };
         Engine { shared: ArcSwap::from_pointee(shared) }
     }
 

@@ -67,6 +67,39 @@ fn the_level_and_the_log_of_queries_change_until_a_reload() {
 }
 
 #[test]
+fn explained_queries_are_no_queries_of_clients() {
+    let more = "[log]\nqueries = true\n[rate-limits]\nexempt = []\nanswers-per-second = 1\nburst = \"1s\"\n\
+                [[zone]]\nname = \"example\"\nfile = \"example.zone\"\n\
+                [[zone]]\nname = \"broken\"\nprimaries = [\"127.0.0.1@1\"]\n\
+                [resolver]\nvalidate = false\niterate = false\n[[resolver.access]]\nfrom = [\"any\"]\n\
+                [[resolver.forward]]\ndomain = \"other\"\nservers = [\"127.0.0.1@1\"]\n";
+    let server = Server::start(&format!("{APEX}alias CNAME www.other.\n"), more);
+    let expected = [
+        ("ns1.example", "status: NOERROR"),
+        ("www.broken", "status: SERVFAIL"),
+        ("alias.example", "status: SERVFAIL"),
+        ("www.other", "no answer"),
+    ];
+    for (name, said) in expected {
+        for _ in 0..5 {
+            let output = text(&server.ctl(&["explain", name, "A", "--proto", "udp"]).stdout);
+            assert!(output.contains(said), "{name}: {output}");
+        }
+    }
+    server.query(&["ns2.example", "A", "+tcp"]);
+    server.wait_for_log("name=ns2.example.", 1);
+    let log = server.log();
+    // The failed lookups of other servers have lines, which name no client.
+    for (name, _) in expected {
+        let logged = log.lines().find(|line| line.contains(name) && !line.contains("type=A reason="));
+        assert_eq!(logged, None, "{name}");
+    }
+    assert!(!log.contains("name=www.broken.") && !log.contains("client=127.0.0.1:0"), "{log}");
+    assert_eq!(server.counter("nomen_queries_total{transport=\"udp\",type=\"A\"}"), 0);
+    assert_eq!(server.counter("nomen_queries_total{transport=\"tcp\",type=\"A\"}"), 1);
+}
+
+#[test]
 fn queries_have_a_file_of_their_own_whatever_the_level() {
     let server =
         Server::start(APEX, "[log]\nlevel = \"error\"\nqueries = true\nqueries-file = \"queries.log\"\n");
