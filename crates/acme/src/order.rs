@@ -208,7 +208,10 @@ impl AcmeOrder<'_> {
             match authorization.status {
                 AuthorizationStatus::Valid => continue,
                 AuthorizationStatus::Pending => {}
-                status => return Err(AcmeFault::new(format!("{name}: the authorization is {status:?}"))),
+                status => {
+                    let word = format!("{status:?}").to_ascii_lowercase();
+                    return Err(AcmeFault::new(format!("{name}: the authorization is {word}")));
+                }
             }
             let Some(challenge) = authorization.challenge(kind.of_protocol()) else {
                 let word = kind.word();

@@ -132,7 +132,7 @@ pub(crate) fn fault_text(fault: &tokio_postgres::Error) -> String {
     }
     match std::error::Error::source(fault) {
         Some(source) => match source.downcast_ref::<io::Error>() {
-            Some(error) => wording::reason(error),
+            Some(error) => tls::failure_text(error),
             None => source.to_string(),
         },
         None if fault.is_closed() => "the connection was closed".into(),

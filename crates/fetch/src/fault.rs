@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use tls::AuthoritiesFault;
+use tls::{AuthoritiesFault, failure_text};
 use url::Url;
 use wording::reason;
 
@@ -53,7 +53,7 @@ impl fmt::Display for FetchFault {
             Self::Host(name, why) => write!(f, "the address of {name} cannot be resolved: {why}"),
             Self::Connect(address, error) => write!(f, "no connection to {address}: {}", reason(error)),
             Self::ConnectTimeout(time) => write!(f, "no connection within {} s", time.as_secs()),
-            Self::Tls(error) => write!(f, "TLS with the server failed: {}", reason(error)),
+            Self::Tls(error) => write!(f, "TLS with the server failed: {}", failure_text(error)),
             Self::Authorities(fault) => fault.fmt(f),
             Self::Setup(why) => write!(f, "TLS is not possible: {why}"),
             Self::Timeout(time) => write!(f, "the transfer took longer than {} s", time.as_secs_f64()),
@@ -81,5 +81,5 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     while let Some(source) = error.source() {
         error = source;
     }
-    error.downcast_ref::<io::Error>().map_or_else(|| error.to_string(), reason)
+    error.downcast_ref::<io::Error>().map_or_else(|| error.to_string(), failure_text)
 }

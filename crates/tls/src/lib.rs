@@ -1,7 +1,8 @@
 //! TLS settings: the certificates of this server, its session tickets, the challenges of a CA, the CA
 //! certificates that other servers are authenticated with, connections to other DNS servers over TLS
 //! (`client`), HTTPS (`https`) and QUIC (`doq`, and `quic` for one with tokio), messages of Oblivious DoH
-//! (`odoh`), and the cryptography of all TLS connections. Without sockets: `net` and `fetch` have these.
+//! (`odoh`), errors in words (`words`), and the cryptography of all TLS connections. Without sockets: `net` and
+//! `fetch` have these.
 #![forbid(unsafe_code)]
 
 mod authorities;
@@ -18,6 +19,7 @@ pub mod quic;
 mod server;
 mod tickets;
 mod url;
+mod words;
 
 use std::sync::{Arc, LazyLock};
 
@@ -38,6 +40,7 @@ use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 pub use tickets::TicketKeys;
 pub use url::{HttpsUrl, HttpsUrlFault};
+pub use words::failure_text;
 
 /// The cryptography of every TLS connection, made once.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
