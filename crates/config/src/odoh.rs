@@ -13,7 +13,7 @@ use super::listen::Listen;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Time, Value};
+use super::table::value::{Int, Time, Value};
 
 keys! {
     /// Oblivious DNS over HTTPS (RFC 9230) at the listeners with `proto` "https", "h3" or "http": clients
@@ -34,6 +34,11 @@ keys! {
         /// of HTTPS: replace it daily. Unset: random keys that nomen makes and replaces.
         live "key-files" files: Option<Vec<At<ObliviousKeyFile>>> = None,
             example ["/run/nomen/odoh/new.key", "/run/nomen/odoh/old.key"];
+        /// Most messages of a client in a second that cannot be decrypted, each of which takes as much time as
+        /// a query; a client is an IPv4 address or an IPv6 /64, and for queries through a proxy the proxy.
+        /// Beyond it none of its messages is decrypted, and all get the HTTP status 429. Messages for an
+        /// unknown key do not count. 0: no limit.
+        live "malformed-per-second" malformed: Int<u32, 0, 1_000_000> = Int(100), example 1000;
     }
 }
 
@@ -64,6 +69,8 @@ pub struct ObliviousPlan {
     pub rotate: Duration,
     /// Time for which the key before is kept.
     pub overlap: Duration,
+    /// Most messages of a client in a second that cannot be decrypted; 0: any number.
+    pub malformed: u32,
     /// The keys of files, with the files; `None`: random ones.
     pub shared: Option<(Vec<PathBuf>, Vec<ObliviousSeed>)>,
 }
@@ -76,7 +83,7 @@ impl OdohSection {
             let seeds = files.iter().filter_map(|file| file.value.read.as_ref());
             (self.paths().collect(), seeds.flat_map(|read| read.seeds.clone()).collect())
         });
-        ObliviousPlan { rotate: self.rotate.0, overlap: self.overlap.0, shared }
+        ObliviousPlan { rotate: self.rotate.0, overlap: self.overlap.0, malformed: self.malformed.0, shared }
     }
 
     /// Reports keys that contradict each other.

@@ -1,16 +1,18 @@
 //! Oblivious DoH (RFC 9230) at HTTP listeners: what decrypts queries and encrypts responses. The
 //! cryptography is the caller's.
 
+use std::net::IpAddr;
+
 /// The keys of a target, as listeners use them. Several threads call it.
 pub trait ObliviousTarget: Send + Sync {
     /// Returns the configurations for clients; `None` while the target is off.
     fn configs(&self) -> Option<PublishedConfigs>;
 
-    /// Decrypts a query.
+    /// Decrypts a query of a client, which may be a proxy.
     ///
     /// # Errors
     /// Why it is refused.
-    fn open(&self, message: &[u8]) -> Result<ObliviousQuery, ObliviousRefusal>;
+    fn open(&self, message: &[u8], client: IpAddr) -> Result<ObliviousQuery, ObliviousRefusal>;
 }
 
 /// The configurations of a target, which have its public key.
@@ -42,4 +44,6 @@ pub enum ObliviousRefusal {
     UnknownKey,
     /// It cannot be read or decrypted.
     Malformed,
+    /// The client has sent too many that could not be read or decrypted; this one was not decrypted.
+    TooMany,
 }

@@ -154,6 +154,9 @@ counters! {
     odoh_unknown_key,
     /// Queries of Oblivious DoH that cannot be read or decrypted; included in the bad HTTP requests.
     odoh_malformed,
+    /// Queries of Oblivious DoH that were not decrypted because their client had sent too many malformed ones
+    /// (`malformed-per-second`); included in the bad HTTP requests.
+    odoh_limited,
     /// Connections to HTTP without TLS closed at once because their address is in no list of proxies.
     http_unlisted,
     /// QUIC connections closed because the client broke the rules of DNS over QUIC (RFC 9250 §4.3.3) or

@@ -259,6 +259,12 @@ impl RateTable {
         over.is_none()
     }
 
+    /// Whether a unit would take a prefix over its limit. Nothing is counted.
+    #[inline]
+    pub fn is_over(&self, hashes: &PrefixHashes, limit: &RateLimit, Ticks(now): Ticks) -> bool {
+        self.weigh(hashes, 0, limit, 1, now).1.is_some()
+    }
+
     /// Returns the counters of all prefixes with a limit, and the index of the longest prefix that the units
     /// would take over its limit.
     #[inline]

@@ -108,7 +108,7 @@ async fn read<F: HandlerFactory>(
 fn asked<F: HandlerFactory>(quic: &QuicClient<F>, request: Request) -> Result<Asked, BadRequest> {
     let source = message::source(&request.head, &quic.config.https_paths)?;
     let body = request.body.ok_or(BadRequest::TooLong);
-    message::asked(source, body, quic.oblivious.as_deref(), &quic.stats)
+    message::asked(source, body, quic.oblivious.as_deref(), quic.client.peer.ip(), &quic.stats)
 }
 
 /// Returns the response to a request.

@@ -107,6 +107,14 @@ fn a_target_answers_its_clients_through_a_proxy_and_directly() {
     let line = proxy.served.join().expect("served");
     let port = at.port();
     assert_eq!(line, format!("POST /proxy?targethost={ip}%3A{port}&targetpath=%2Fdns-query HTTP/1.1"));
+    let other = tempfile::tempdir().expect("a folder");
+    write_certificate(other.path(), &ip.to_string());
+    let (to, ca) =
+        (format!("@{ip}@{}", at.port()), format!("+tls-ca={}", other.path().join("chain.pem").display()));
+    let untrusted = run(&server.path(""), &["query", &to, &ca, "+odoh", "www.example", "A"]);
+    let untrusted = text(&untrusted.stdout) + &text(&untrusted.stderr);
+    let words = "TLS with the server failed: the server's certificate cannot be accepted (bad signature)\n";
+    assert!(untrusted.contains(words), "{untrusted}");
     let wrong = ask(&["+odoh", "+odoh-path=/other", "www.example", "A"]);
     assert!(wrong.contains("status 404"), "{wrong}");
     let curl = |message: &[u8], path: &str, more: &[&str]| {
@@ -124,10 +132,10 @@ fn a_target_answers_its_clients_through_a_proxy_and_directly() {
     );
     let post = ["--data-binary", "@message", "--header", "content-type: application/oblivious-dns-message"];
     let unknown = [&[1, 0, 32][..], &[7; 32], &[0, 1, 9]].concat();
-    for (message, status) in [(&b"half"[..], "HTTP/2 400"), (&unknown, "HTTP/2 401")] {
-        let refused = curl(message, "/dns-query", &post);
-        assert!(refused.starts_with(status), "{refused}");
-    }
+    let refused = curl(&unknown, "/dns-query", &post);
+    assert!(refused.starts_with("HTTP/2 401") && refused.contains("www-authenticate: ODoH\r\n"), "{refused}");
+    let refused = curl(b"half", "/dns-query", &post);
+    assert!(refused.starts_with("HTTP/2 400"), "{refused}");
     let counter = |name: &str| {
         server.counter(&format!("nomen_net_{name}_total{{listen=\"{at}\",transport=\"https\"}}"))
     };
@@ -136,6 +144,13 @@ fn a_target_answers_its_clients_through_a_proxy_and_directly() {
     eventually("a line of the query", &server, || {
         server.log().lines().any(|line| line.contains("long.example") && line.contains("transport=\"https\""))
     });
+    // Malformed messages of a client have a limit.
+    server.reconfigure("overlap = \"10m\"\n", "overlap = \"10m\"\nmalformed-per-second = 1\n");
+    server.reload();
+    let refused = curl(b"half", "/dns-query?n=[1-200]", &post);
+    assert!(refused.contains("HTTP/2 429") && refused.contains("retry-after: 1\r\n"), "{refused}");
+    assert!(counter("odoh_limited") > 0);
+    server.reconfigure("malformed-per-second = 1\n", "");
     // Off at a reload, as if there had never been any.
     server.reconfigure("[odoh]\noverlap = \"10m\"\n", "");
     server.reload();

@@ -187,7 +187,7 @@ impl Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
             cookies,
             certificates: Arc::new(Certificates::new(settings)?),
-            oblivious: Arc::new(ObliviousService::new(settings)),
+            oblivious: Arc::new(ObliviousService::new(settings)?),
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits,

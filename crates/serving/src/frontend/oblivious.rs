@@ -3,14 +3,17 @@
 
 use std::fs::DirBuilder;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use config::Settings;
 use config::odoh::ObliviousPlan;
 use net::{ObliviousQuery, ObliviousRefusal, ObliviousTarget, PublishedConfigs};
+use rate_limits::{PrefixFactors, RateLimit, RateTable};
 use threads::sync::lock;
 use tls::{ObliviousFault, ObliviousKeys, ObliviousKeysInUse, ObliviousSeed, ObliviousSeeds, OpenedQuery};
 use tracing::{error, info};
@@ -27,6 +30,10 @@ const STORED_KEY: usize = 8 + 32;
 const MAX_KEYS: usize = 3;
 /// Time by which a key may have been made in the future, by a clock that was set back since.
 const CLOCK_STEP: u64 = 3600;
+/// Bytes of the counters of malformed messages: 8192 counters.
+const LIMIT_TABLE_BYTES: usize = 64 << 10;
+/// Time of the malformed messages that may come at once after a pause, at the rate of the limit.
+const LIMIT_BURST: Duration = Duration::from_secs(2);
 
 /// A random key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +47,49 @@ struct RandomKey {
 pub struct ObliviousService {
     in_use: ObliviousKeysInUse,
     wanted: Mutex<WantedKeys>,
+    malformed: MalformedLimit,
+}
+
+/// The limit on malformed messages of each client.
+struct MalformedLimit {
+    /// Messages a second; 0 is no limit.
+    rate: AtomicU32,
+    table: RateTable,
+}
+
+impl MalformedLimit {
+    /// Returns the limit, without a rate.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    fn new() -> io::Result<Self> {
+        let mut keys = [0; 4];
+        for key in &mut keys {
+            *key = getrandom::u64().map_err(io::Error::other)?;
+        }
+        let table = RateTable::new(LIMIT_TABLE_BYTES, keys, Instant::now());
+        Ok(MalformedLimit { rate: AtomicU32::new(0), table })
+    }
+
+    fn in_force(&self) -> Option<RateLimit> {
+        let rate = self.rate.load(Relaxed);
+        // An IPv6 /64 has the limit of one address, which it can change at will.
+        let limit = || RateLimit::new(rate, PrefixFactors([0; 3]), PrefixFactors([1, 0, 0]), LIMIT_BURST);
+        (rate > 0).then(limit)
+    }
+
+    /// Whether the client has sent too many.
+    fn is_over(&self, client: IpAddr, now: Instant) -> bool {
+        let is_over = |limit| self.table.is_over(&self.table.hashes(client), &limit, self.table.ticks(now));
+        self.in_force().is_some_and(is_over)
+    }
+
+    /// Counts a message.
+    fn count(&self, client: IpAddr, now: Instant) {
+        if let Some(limit) = self.in_force() {
+            self.table.admit(&self.table.hashes(client), &limit, self.table.ticks(now));
+        }
+    }
 }
 
 /// Which keys are to be used.
@@ -55,16 +105,22 @@ struct WantedKeys {
 }
 
 impl ObliviousService {
-    pub(super) fn new(settings: &Settings) -> Self {
-        let service = ObliviousService { in_use: ObliviousKeysInUse::default(), wanted: Mutex::default() };
+    /// Returns the service with the keys that the configuration asks for.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub(super) fn new(settings: &Settings) -> io::Result<Self> {
+        let (in_use, wanted) = (ObliviousKeysInUse::default(), Mutex::default());
+        let service = ObliviousService { in_use, wanted, malformed: MalformedLimit::new()? };
         service.adopt(settings);
-        service
+        Ok(service)
     }
 
     /// Uses the keys that the configuration asks for.
     pub(super) fn adopt(&self, settings: &Settings) {
         let wanted = &mut *lock(&self.wanted);
         wanted.plan = settings.odoh.as_ref().map(|section| section.plan());
+        self.malformed.rate.store(wanted.plan.as_ref().map_or(0, |plan| plan.malformed), Relaxed);
         wanted.folder = settings.server.storage.folder();
         wanted.read = None;
         match &wanted.plan {
@@ -166,14 +222,31 @@ impl ObliviousTarget for ObliviousService {
         Some(PublishedConfigs { bytes: keys.configs().to_vec(), max_age })
     }
 
-    fn open(&self, message: &[u8]) -> Result<ObliviousQuery, ObliviousRefusal> {
+    fn open(&self, message: &[u8], client: IpAddr) -> Result<ObliviousQuery, ObliviousRefusal> {
+        self.open_at(message, client, Instant::now())
+    }
+}
+
+impl ObliviousService {
+    fn open_at(
+        &self,
+        message: &[u8],
+        client: IpAddr,
+        now: Instant,
+    ) -> Result<ObliviousQuery, ObliviousRefusal> {
         let keys = self.in_use.get().ok_or(ObliviousRefusal::Off)?;
+        if self.malformed.is_over(client, now) {
+            return Err(ObliviousRefusal::TooMany);
+        }
         match keys.open(message) {
             Ok(OpenedQuery { message, sealer }) => {
                 Ok(ObliviousQuery { message, seal: Box::new(|response| sealer.seal(response).ok()) })
             }
             Err(ObliviousFault::UnknownKey) => Err(ObliviousRefusal::UnknownKey),
-            Err(_) => Err(ObliviousRefusal::Malformed),
+            Err(_) => {
+                self.malformed.count(client, now);
+                Err(ObliviousRefusal::Malformed)
+            }
         }
     }
 }
@@ -235,6 +308,7 @@ mod tests {
     use super::*;
 
     const DAY: u64 = 24 * 3600;
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn settings(folder: &Path, more: &str) -> Settings {
         let text = format!("[server]\nstate-dir = \"state\"\n{more}");
@@ -244,7 +318,7 @@ mod tests {
     }
 
     fn service(folder: &Path, more: &str) -> ObliviousService {
-        ObliviousService::new(&settings(folder, more))
+        ObliviousService::new(&settings(folder, more)).expect("random numbers")
     }
 
     fn published(service: &ObliviousService) -> ObliviousConfig {
@@ -252,7 +326,7 @@ mod tests {
     }
 
     fn refusal(service: &ObliviousService, config: &ObliviousConfig) -> Option<ObliviousRefusal> {
-        service.open(&config.seal(&[7; 12]).expect("sealed").0).err()
+        service.open(&config.seal(&[7; 12]).expect("sealed").0, CLIENT).err()
     }
 
     #[test]
@@ -276,7 +350,40 @@ mod tests {
         service.refresh(now);
         assert_ne!(published(&service), second);
         assert_eq!(refusal(&service, &second), None);
-        assert_eq!(service.open(&[1; 5]).err(), Some(ObliviousRefusal::Malformed));
+        assert_eq!(service.open(&[1; 5], CLIENT).err(), Some(ObliviousRefusal::Malformed));
+    }
+
+    #[test]
+    fn a_client_with_many_malformed_messages_waits_until_any_is_decrypted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let service = service(folder.path(), "[odoh]\nmalformed-per-second = 5\n");
+        let config = published(&service);
+        let (good, _) = config.seal(&[7; 12]).expect("sealed");
+        let mut damaged = good.clone();
+        *damaged.last_mut().expect("bytes") ^= 1;
+        let mut unknown = good.clone();
+        unknown[4] ^= 1;
+        let (now, of) = (Instant::now(), |text: &str| text.parse().expect("an address"));
+        let refusal = |message: &[u8], client: &str, milliseconds| {
+            service.open_at(message, of(client), now + Duration::from_millis(milliseconds)).err()
+        };
+        let (malformed, too_many) = (Some(ObliviousRefusal::Malformed), Some(ObliviousRefusal::TooMany));
+        for client in ["192.0.2.1", "2001:db8::1"] {
+            for _ in 0..20 {
+                assert_eq!(refusal(&unknown, client, 0), Some(ObliviousRefusal::UnknownKey));
+            }
+            assert!((0..10).all(|_| refusal(&damaged, client, 0) == malformed), "{client}");
+            assert_eq!((refusal(&damaged, client, 0), refusal(&good, client, 0)), (too_many, too_many));
+        }
+        assert_eq!(refusal(&good, "2001:db8::2", 0), too_many, "of the same /64");
+        assert_eq!((refusal(&good, "192.0.2.2", 0), refusal(&good, "2001:db8:0:1::1", 0)), (None, None));
+        assert_eq!(refusal(&good, "192.0.2.1", 201), None);
+        assert_eq!(
+            (refusal(&damaged, "192.0.2.1", 201), refusal(&good, "192.0.2.1", 201)),
+            (malformed, too_many)
+        );
+        service.adopt(&settings(folder.path(), "[odoh]\nmalformed-per-second = 0\n"));
+        assert!((0..100).all(|_| refusal(&damaged, "192.0.2.1", 201) == malformed));
     }
 
     #[test]

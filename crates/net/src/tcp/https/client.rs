@@ -241,7 +241,8 @@ impl<F: HandlerFactory> HttpClient<F> {
         // some clients (curl 7.88) then do not show the response.
         let body = self.body(body).await;
         let (client, source) = first?;
-        Ok((client, message::asked(source, body, self.oblivious.as_deref(), &self.stats)?))
+        let target = self.oblivious.as_deref();
+        Ok((client, message::asked(source, body, target, client.peer.ip(), &self.stats)?))
     }
 
     /// Returns what a request asks for; `Err(None)`: it gets none.

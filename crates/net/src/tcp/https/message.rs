@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use transport::{ForwardedHeader, MAX_MESSAGE, MessageStream, Next, ProxyHeaderFault};
@@ -20,6 +20,11 @@ const DNS_MESSAGE: &str = "application/dns-message";
 /// The media type of messages of Oblivious DoH (RFC 9230 §4), and of a target's configurations.
 const OBLIVIOUS_MESSAGE: &str = "application/oblivious-dns-message";
 const OCTETS: &str = "application/octet-stream";
+/// The challenge of a response 401 (RFC 9110 §15.5.2), which RFC 9230 leaves open. No scheme has this name:
+/// clients with credentials have none for it, and those of Oblivious DoH go by the status.
+const OBLIVIOUS_CHALLENGE: &str = "ODoH";
+/// Seconds after which a client with too many malformed messages may try again.
+const RETRY_TIME: &str = "1";
 /// Where clients of Oblivious DoH look for the configurations of a target.
 const OBLIVIOUS_CONFIGS: &str = "/.well-known/odohconfigs";
 /// Length of a DNS header, in bytes.
@@ -61,6 +66,8 @@ pub(crate) enum BadRequest {
     TooLong,
     /// The message is encrypted to a key that is not one of this server's (RFC 9230 §4.3).
     UnknownKey,
+    /// The client has sent too many malformed messages of Oblivious DoH.
+    TooManyMalformed,
     /// The answer is too long to be encrypted.
     AnswerTooLong,
     /// The body was not complete in time.
@@ -80,6 +87,7 @@ impl BadRequest {
             BadRequest::NoMessage | BadRequest::Client(..) => StatusCode::BAD_REQUEST,
             BadRequest::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             BadRequest::UnknownKey => StatusCode::UNAUTHORIZED,
+            BadRequest::TooManyMalformed => StatusCode::TOO_MANY_REQUESTS,
             BadRequest::AnswerTooLong => StatusCode::INTERNAL_SERVER_ERROR,
             BadRequest::Timeout => StatusCode::REQUEST_TIMEOUT,
             BadRequest::ManyMessages => StatusCode::NOT_IMPLEMENTED,
@@ -94,6 +102,12 @@ impl BadRequest {
         match self {
             BadRequest::Method(allowed) => {
                 headers.insert(ALLOW, HeaderValue::from_static(allowed));
+            }
+            BadRequest::UnknownKey => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(OBLIVIOUS_CHALLENGE));
+            }
+            BadRequest::TooManyMalformed => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_TIME));
             }
             BadRequest::Client(..) => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -178,7 +192,7 @@ pub(crate) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, Ba
     }
 }
 
-/// Returns what a request asks for. `target`: decrypts messages of Oblivious DoH.
+/// Returns what a request of a client asks for. `target`: decrypts messages of Oblivious DoH.
 ///
 /// # Errors
 /// Why it gets another status than 200. While the target is off, as if there were no Oblivious DoH.
@@ -186,6 +200,7 @@ pub(crate) fn asked(
     source: MessageSource,
     body: Result<Vec<u8>, BadRequest>,
     target: Option<&dyn ObliviousTarget>,
+    client: IpAddr,
     stats: &WorkerStats,
 ) -> Result<Asked, BadRequest> {
     match source {
@@ -197,16 +212,18 @@ pub(crate) fn asked(
         }
         MessageSource::ObliviousBody => {
             let target = target.ok_or(BadRequest::MediaType)?;
-            let opened = target.open(&body?).map_err(|refusal| match refusal {
+            let opened = target.open(&body?, client).map_err(|refusal| match refusal {
                 ObliviousRefusal::Off => BadRequest::MediaType,
                 ObliviousRefusal::UnknownKey => BadRequest::UnknownKey,
                 ObliviousRefusal::Malformed => BadRequest::NoMessage,
+                ObliviousRefusal::TooMany => BadRequest::TooManyMalformed,
             });
             let opened = opened.and_then(|opened| checked(&opened.message).map(|()| opened));
             match &opened {
                 Ok(_) => stats.odoh_queries.add(1),
                 Err(BadRequest::UnknownKey) => stats.odoh_unknown_key.add(1),
                 Err(BadRequest::NoMessage) => stats.odoh_malformed.add(1),
+                Err(BadRequest::TooManyMalformed) => stats.odoh_limited.add(1),
                 Err(_) => {}
             }
             opened.map(|ObliviousQuery { message, seal }| Asked::Query { message, seal: Some(seal) })
@@ -400,6 +417,8 @@ mod tests {
         assert_eq!(of(published), (OCTETS.into(), "max-age=60".into(), vec![9]));
     }
 
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     /// A target that takes messages that begin with 1, and refuses others.
     struct TestTarget(bool);
 
@@ -408,13 +427,14 @@ mod tests {
             self.0.then(|| PublishedConfigs { bytes: vec![1], max_age: 60 })
         }
 
-        fn open(&self, message: &[u8]) -> Result<ObliviousQuery, ObliviousRefusal> {
+        fn open(&self, message: &[u8], _: IpAddr) -> Result<ObliviousQuery, ObliviousRefusal> {
             match message {
                 _ if !self.0 => Err(ObliviousRefusal::Off),
                 [1, message @ ..] => {
                     Ok(ObliviousQuery { message: message.to_vec(), seal: Box::new(|_| None) })
                 }
                 [2, ..] => Err(ObliviousRefusal::UnknownKey),
+                [4, ..] => Err(ObliviousRefusal::TooMany),
                 _ => Err(ObliviousRefusal::Malformed),
             }
         }
@@ -427,7 +447,7 @@ mod tests {
         let status = |body: &[u8], target: Option<&dyn ObliviousTarget>| {
             let source = read("POST", "/dns-query", "application/Oblivious-dns-message").expect("a source");
             let status = |fault: BadRequest| fault.status().as_u16();
-            asked(source, Ok(body.to_vec()), target, &stats).map_or_else(status, |asked| {
+            asked(source, Ok(body.to_vec()), target, CLIENT, &stats).map_or_else(status, |asked| {
                 assert!(matches!(asked, Asked::Query { seal: Some(_), .. }));
                 200
             })
@@ -438,8 +458,13 @@ mod tests {
         assert_eq!((status(&[1; 13], Some(&off)), status(&[1; 13], None)), (415, 415));
         let counts = (stats.odoh_queries.get(), stats.odoh_unknown_key.get(), stats.odoh_malformed.get());
         assert_eq!(counts, (1, 1, 2));
+        assert_eq!((status(&[4; 13], Some(&on)), stats.odoh_limited.get()), (429, 1));
+        let header =
+            |fault: BadRequest, name| fault.head().headers()[name].to_str().expect("text").to_owned();
+        assert_eq!(header(BadRequest::UnknownKey, WWW_AUTHENTICATE), "ODoH");
+        assert_eq!(header(BadRequest::TooManyMalformed, RETRY_AFTER), "1");
         let configs = |method, target: Option<&dyn ObliviousTarget>| {
-            let asked = asked(read(method, OBLIVIOUS_CONFIGS, "")?, Ok(Vec::new()), target, &stats)?;
+            let asked = asked(read(method, OBLIVIOUS_CONFIGS, "")?, Ok(Vec::new()), target, CLIENT, &stats)?;
             Ok(matches!(asked, Asked::Configs(PublishedConfigs { max_age: 60, .. })))
         };
         assert_eq!(configs("GET", Some(&on)), Ok(true));
