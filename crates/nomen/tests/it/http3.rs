@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -16,7 +16,7 @@ use crate::encrypted::{CERTIFICATE, kdig, start_over, write_certificate};
 use crate::support::{TEST_TIMEOUT, eventually, free_address, message, text, written};
 
 /// A client of HTTP/3: the endpoint and the driver of the connection, and what sends requests.
-struct Client {
+pub(crate) struct Client {
     _endpoint: quinn::Endpoint,
     driver: tokio::task::JoinHandle<()>,
     requests: h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>,
@@ -24,7 +24,7 @@ struct Client {
 
 impl Client {
     /// Connects to a server with this certificate.
-    async fn connect(at: SocketAddr, certificate: &str) -> Client {
+    pub(crate) async fn connect(at: SocketAddr, certificate: &str) -> Client {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")).expect("added");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -43,21 +43,95 @@ impl Client {
     }
 
     /// Asks with POST, and returns the status, `cache-control`, and the reply.
-    async fn ask(&mut self, message: Vec<u8>) -> (StatusCode, String, Vec<u8>) {
-        let request = Request::post("https://dns.test/dns-query");
-        let request = request.header("content-type", "application/dns-message").body(()).expect("a request");
+    pub(crate) async fn ask(&mut self, message: Vec<u8>) -> (StatusCode, String, Vec<u8>) {
+        let (response, body) = self.post("application/dns-message", message).await;
+        (response.status(), header(&response, "cache-control"), body)
+    }
+
+    /// Sends a message of this type to the path of DNS, and returns the response with its body.
+    async fn post(&mut self, kind: &str, message: Vec<u8>) -> (Response<()>, Vec<u8>) {
+        let request = Request::post("https://dns.test/dns-query").header("content-type", kind);
+        self.exchange(request.body(()).expect("a request"), message).await
+    }
+
+    async fn exchange(&mut self, request: Request<()>, message: Vec<u8>) -> (Response<()>, Vec<u8>) {
         let mut stream = self.requests.send_request(request).await.expect("sent");
-        stream.send_data(message.into()).await.expect("sent");
+        if !message.is_empty() {
+            stream.send_data(message.into()).await.expect("sent");
+        }
         stream.finish().await.expect("ended");
         let response = stream.recv_response().await.expect("a response");
-        let fresh =
-            response.headers().get("cache-control").map(|value| value.to_str().expect("text").to_owned());
         let mut body = Vec::new();
         while let Some(mut part) = stream.recv_data().await.expect("a body") {
             body.extend_from_slice(&part.copy_to_bytes(part.remaining()));
         }
-        (response.status(), fresh.unwrap_or_default(), body)
+        (response, body)
     }
+}
+
+/// Returns a header of a response; empty if it has none.
+fn header(response: &Response<()>, name: &str) -> String {
+    response.headers().get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn a_target_of_oblivious_doh_answers_over_http3() {
+    const OBLIVIOUS: &str = "application/oblivious-dns-message";
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificate = write_certificate(folder.path(), "dns.test");
+    let more = format!("{CERTIFICATE}[odoh]\nmalformed-per-second = 1\n[log]\nqueries = true\n");
+    let (server, at) = start_over("\"h3\"", folder, "", "", &more);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut client = Client::connect(at, &certificate).await;
+        let request = Request::get("https://dns.test/.well-known/odohconfigs").body(()).expect("a request");
+        let (response, configs) = client.exchange(request, Vec::new()).await;
+        assert_eq!(
+            (response.status(), header(&response, "cache-control")),
+            (StatusCode::OK, "max-age=3600".into())
+        );
+        let config = tls::ObliviousConfig::first(&configs).expect("a configuration");
+        let (query, opener) = config.seal(&message(0, "www.example", 1)).expect("sealed");
+        let (response, answer) = client.post(OBLIVIOUS, query.clone()).await;
+        let kind = header(&response, "content-type");
+        assert_eq!(
+            (response.status(), &*kind, header(&response, "cache-control")),
+            (StatusCode::OK, OBLIVIOUS, "no-store".into())
+        );
+        assert!(opener.open(&answer).expect("an answer").ends_with(&[192, 0, 2, 1]));
+        let mut unknown = query.clone();
+        unknown[4] ^= 1;
+        let (response, _) = client.post(OBLIVIOUS, unknown).await;
+        assert_eq!(
+            (response.status(), header(&response, "www-authenticate")),
+            (StatusCode::UNAUTHORIZED, "ODoH".into())
+        );
+        let mut damaged = query;
+        *damaged.last_mut().expect("bytes") ^= 1;
+        let (response, _) = client.post(OBLIVIOUS, damaged.clone()).await;
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        let mut refused = response;
+        for _ in 0..200 {
+            refused = client.post(OBLIVIOUS, damaged.clone()).await.0;
+            if refused.status() == StatusCode::TOO_MANY_REQUESTS {
+                break;
+            }
+        }
+        assert_eq!(
+            (refused.status(), header(&refused, "retry-after")),
+            (StatusCode::TOO_MANY_REQUESTS, "1".into())
+        );
+        client.driver.abort();
+    });
+    let counter = |name: &str| {
+        server.counter(&format!("nomen_net_odoh_{name}_total{{listen=\"{at}\",transport=\"h3\"}}"))
+    };
+    assert_eq!((counter("queries"), counter("unknown_key"), counter("limited")), (1, 1, 1));
+    assert!(counter("malformed") >= 2);
+    assert_eq!(server.counter("nomen_queries_total{transport=\"h3\",type=\"A\"}"), 1);
+    eventually("a line of the query", &server, || {
+        server.log().lines().any(|line| line.contains("www.example") && line.contains("transport=\"h3\""))
+    });
 }
 
 #[test]
