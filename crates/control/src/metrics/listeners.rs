@@ -104,7 +104,7 @@ fn proxy_fault(counter: &str) -> Option<&'static str> {
 
 /// Returns whether listeners of this kind count `counter` at all.
 fn is_counted(counter: &str, carrier: &str) -> bool {
-    const CARRIERS: [(&str, &[&str]); 6] = [
+    const CARRIERS: [(&str, &[&str]); 7] = [
         ("tcp", &["tcp", "tls", "https", "quic", "h3", "http"]),
         ("tls", &["tls", "https", "quic", "h3"]),
         // A listener of QUIC may have HTTP/3 as well.
@@ -117,6 +117,7 @@ fn is_counted(counter: &str, carrier: &str) -> bool {
     own.is_none_or(|(_, carriers)| carriers.contains(&carrier))
 }
 
+        ("odoh", &["https", "quic", "h3", "http"]),
 /// Returns the metric name of a counter: the unit comes last.
 fn name(counter: &str) -> &str {
     match counter {

@@ -423,8 +423,8 @@ const PARTS: [(&str, &str, &[&str]); 17] = [
     ("dnstap", "With `[dnstap]`; see [LOGGING.md](LOGGING.md).", &["dnstap_"]),
     (
         "Listeners",
-        "Always; `tcp_` for TCP, TLS and HTTPS alone, `tls_`, `https_`, certificates and `acme_` for \
-         [encrypted transports](ENCRYPTED-DNS.md) alone, `xdp_` for \
+        "Always; `tcp_` for TCP, TLS and HTTPS alone, `tls_`, `https_`, `odoh_`, `quic_`, certificates and `acme_` \
+         for [encrypted transports](ENCRYPTED-DNS.md) alone, `xdp_` for \
          [AF_XDP](AF_XDP.md) alone.",
         &["net_", "tcp_", "certificate_", "acme_"],
     ),
