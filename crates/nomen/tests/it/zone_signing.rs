@@ -298,6 +298,38 @@ fn an_edit_of_the_file_is_signed_at_a_reload() {
 }
 
 #[test]
+fn the_zones_own_file_has_its_data_alone_and_a_copy_all_that_is_served() {
+    let server = start("csync = true\n", OPEN);
+    wait_settled(&server, "example");
+    eventually("a CSYNC record", &server, || server.query(&["example", "CSYNC", "+short"]).contains(" NS"));
+    assert_eq!(add(server.address, "example", "new.example"), Some(0));
+    // A key of another signer is data.
+    let other = record("example", 48, 1, 3600, &[vec![1, 0, 3, 13], vec![7; 64]].concat());
+    assert_eq!(answer(&socket(server.address), &update_message(9, "example", &[other])), Some(0));
+    server.ctl_json(&["zone", "write", "example"]);
+    server.ctl_json(&["zone", "write", "example", "--to", "copy"]);
+    let types = |file: &str| -> BTreeSet<String> {
+        let text = fs::read_to_string(server.path(file)).expect("a file");
+        assert!(text.contains("new.example."), "{text}");
+        let word = |line: &str| line.split_whitespace().find(|word| MADE.contains(word)).map(str::to_owned);
+        text.lines().filter_map(word).collect()
+    };
+    let all = |types: &[&str]| types.iter().map(|one| (*one).to_owned()).collect::<BTreeSet<_>>();
+    const MADE: [&str; 6] = ["RRSIG", "NSEC", "DNSKEY", "CDS", "CDNSKEY", "CSYNC"];
+    let keys = |file: &str| {
+        let text = fs::read_to_string(server.path(file)).expect("a file");
+        let is_key = |line: &&str| line.split_whitespace().nth(3) == Some("DNSKEY");
+        text.lines().filter(is_key).count()
+    };
+    assert_eq!((types("example.zone"), keys("example.zone")), (all(&["CSYNC", "DNSKEY"]), 1));
+    assert_eq!((types("copy"), keys("copy")), (all(&MADE), 2));
+    // The file is read as the zone that is served.
+    let before = serial(&server, "example");
+    server.ctl_json(&["zone", "reload", "example", "--force"]);
+    assert_eq!(serial(&server, "example"), before);
+}
+
+#[test]
 fn a_restart_keeps_keys_version_and_signatures() {
     let server = start("single-key = false\n", OPEN);
     wait_settled(&server, "example");

@@ -108,11 +108,16 @@ fn sign_whole(zone: &Zone, change: &ChangeSet, signing: &Signing<'_>) -> Result<
 }
 
 /// Removes all that signing adds, in one change: RRSIG, NSEC, NSEC3 and NSEC3PARAM records, and DNSKEY, CDS,
-/// CDNSKEY and ZONEMD records at the apex. `after` is the serial of the new version.
+/// CDNSKEY and ZONEMD records at the apex, but those of these four types that are data of the zone: `is_data`
+/// decides by type and RDATA. `after` is the serial of the new version.
 ///
 /// # Errors
 /// [`SignFault`].
-pub fn unsign(zone: &Zone, after: Serial) -> Result<SignedStep, SignFault> {
+pub fn unsign(
+    zone: &Zone,
+    after: Serial,
+    is_data: &dyn Fn(Type, &[u8]) -> bool,
+) -> Result<SignedStep, SignFault> {
     let mut change = serial_change(zone, after)?;
     let mut counts = SigningCounts::default();
     for node in zone.iter() {
@@ -124,6 +129,9 @@ pub fn unsign(zone: &Zone, after: Serial) -> Result<SignedStep, SignFault> {
             for (rtype, record) in records.chain(set.sig_rdatas().map(|sig| (Type::RRSIG, sig))) {
                 let mut rdata = Vec::new();
                 record.copy_to(&mut rdata);
+                if !is_made(rtype) && is_data(rtype, &rdata) {
+                    continue;
+                }
                 change.removed.push(node.written_owner().as_name(), rtype, record.ttl(), &rdata);
                 counts.dropped += u64::from(is_made(rtype));
             }

@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 use signer::incremental::unsign;
 use signer::zone::SignFault;
 use tracing::info;
-use wire::{Serial, ZoneName};
+use wire::{Serial, Type, ZoneName};
 use zone::{Stamp, Zone};
 use zone_plan::ZoneText;
 
 use super::notes::KnownFile;
 use super::queue::Entry;
+use super::signing::ZoneKeyStatus;
 use super::worker::Order;
 use super::{Shared, THREAD_REPLY_TIMEOUT};
 use crate::managed::FileStamp;
@@ -233,11 +234,11 @@ impl ZoneFiles {
         let state = self.shared.states.get(apex).ok_or(FileFault::NotLoaded)?;
         let ZoneText::File(path) = &state.spec.text else { return Err(FileFault::NoFile) };
         let newest = self.newest(apex)?.or_else(|| state.zone.clone()).ok_or(FileFault::NotLoaded)?;
-        let is_signed = self.shared.signing_of(apex).is_some();
-        // The file of a zone that is signed here has its data alone.
-        let newest = match is_signed {
-            true => Arc::new(unsign(&newest, newest.serial()).map_err(FileFault::Unsigned)?.zone),
-            false => newest,
+        let signing = self.shared.signing_of(apex);
+        let is_signed = signing.is_some();
+        let newest = match signing {
+            Some(signing) => self.data_of(apex, &newest, signing.policy.sync).map_err(FileFault::Unsigned)?,
+            None => newest,
         };
         let current = |written| CurrentFile {
             path: path.to_path_buf(),
@@ -272,6 +273,23 @@ impl ZoneFiles {
         }
         self.shared.publishing.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
         Ok(current(true))
+    }
+
+    /// Returns the data of a zone that is signed here, with the keys of others. `syncs`: whether signing makes
+    /// its CDS and CDNSKEY records.
+    fn data_of(&self, apex: &ZoneName, zone: &Zone, syncs: bool) -> Result<Arc<Zone>, SignFault> {
+        let status = lock(&self.shared.signing).get(apex).cloned();
+        let is_ours = |rdata: &[u8]| {
+            // The flags of a key change.
+            let is_it = |key: &ZoneKeyStatus| key.dnskey.get(3..) == rdata.get(3..);
+            status.as_ref().is_none_or(|status| status.keys.iter().any(is_it))
+        };
+        let is_data = |rtype: Type, rdata: &[u8]| match rtype {
+            Type::DNSKEY => !is_ours(rdata),
+            Type::CDS | Type::CDNSKEY => !syncs,
+            _ => false,
+        };
+        Ok(Arc::new(unsign(zone, zone.serial(), &is_data)?.zone))
     }
 
     /// Returns the newest version of a zone that updates are changing, once all earlier orders of the zone
