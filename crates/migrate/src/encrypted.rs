@@ -1,5 +1,6 @@
-//! Listeners for TLS, HTTPS and QUIC, and their certificates.
+//! Listeners for TLS, HTTPS, QUIC and HTTP/3, and their certificates; and those for HTTP without TLS.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use crate::files::join;
@@ -37,6 +38,17 @@ impl EncryptedListens {
     pub(crate) fn blocks(&mut self) -> impl Iterator<Item = &mut Keys> {
         self.0.iter_mut().map(|(_, block)| block)
     }
+}
+
+/// Why an address, with its port, for HTTP without TLS is not moved. Without a list of proxies nomen serves
+/// this machine alone over it; other servers take every address for a proxy.
+pub(crate) fn clear_http_fault(address: &str) -> Option<&'static str> {
+    let ip = address.rsplit_once('@').map_or(address, |(ip, _)| ip).trim_matches(['[', ']']);
+    let is_here = ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    (!is_here).then_some(
+        "nomen serves HTTP without TLS to proxies alone, which are not named here: write their networks into \
+         `http-proxies-from` of [server], and a [[listen]] with `proto = [\"http\"]`; see docs/PROXIES.md",
+    )
 }
 
 /// Converts the file of a certificate and the file of its key.

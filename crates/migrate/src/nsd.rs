@@ -235,7 +235,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
     let named = |key: &str| last(all, key).and_then(|found| found.value().parse().ok());
     let certificate = encrypted::service(all);
     let (tls, mutual): (u16, Option<u16>) = (named("tls-port").unwrap_or(853), named("tls-auth-port"));
-    listen(work, all, everywhere, |port: u16| match certificate.is_some() {
+    listen(work, all, everywhere, |_, port: u16| match certificate.is_some() {
         true if mutual == Some(port) => PortUse::Missing(MUTUAL),
         true if port == tls => PortUse::Encrypted(&["tls"]),
         _ => PortUse::Plain,

@@ -52,7 +52,7 @@ pub(crate) fn listen(
     work: &mut Work,
     all: &[&Statement],
     unnamed: [IpAddr; 2],
-    usage: impl Fn(u16) -> PortUse,
+    usage: impl Fn(IpAddr, u16) -> PortUse,
 ) {
     let port = last(all, "port");
     let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
@@ -67,7 +67,7 @@ pub(crate) fn listen(
             statement.value().split_once('@').map_or((statement.value(), None), |(ip, p)| (ip, Some(p)));
         match (ip.parse(), own.map_or(Some(usual), |port| port.parse().ok())) {
             (Ok(ip), Some(port)) => {
-                match usage(port) {
+                match usage(ip, port) {
                     PortUse::Plain => block.add("addr", with_port(ip, port)),
                     PortUse::Encrypted(all) => {
                         all.iter().for_each(|proto| encrypted.add(proto, with_port(ip, port)));

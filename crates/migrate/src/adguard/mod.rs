@@ -220,6 +220,12 @@ fn encryption(work: &mut Work, home: &Home<'_>, addresses: &[IpAddr]) {
             (Ok(0), Some(found)) => work.ledger.unneeded(found, "it is off"),
             (Ok(port), found) => {
                 addresses.iter().for_each(|ip| encrypted.add(proto, with_port(*ip, port)));
+                if let Some(http3) = home.dns("serve_http3").filter(|_| proto == "https") {
+                    if is_on(Some(http3)) {
+                        addresses.iter().for_each(|ip| encrypted.add("h3", with_port(*ip, port)));
+                    }
+                    work.ledger.translated(http3, "`proto` of [[listen]]");
+                }
                 if let Some(found) = found {
                     work.ledger.translated(found, "`addr` of [[listen]]");
                 }

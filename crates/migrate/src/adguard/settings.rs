@@ -47,7 +47,7 @@ pub(super) const DNS: &[NamedRule] = &[
     ("upstream_timeout", TUNING),
     ("use_dns64", Rule::Unneeded("see `dns64-prefix` of [resolver]")),
     ("dns64_prefixes", TUNING),
-    ("serve_http3", Rule::Same(&["false"], "nomen does not answer over HTTP/3")),
+    ("serve_http3", Rule::Unneeded("it is about HTTPS, which is off")),
     ("use_http3_upstreams", Rule::Same(&["false"], "nomen asks over UDP, TCP and TLS alone")),
     ("serve_plain_dns", Rule::Unneeded("nomen does so anyway")),
     ("pending_requests", Rule::Unneeded("nomen asks once for all clients with one question")),

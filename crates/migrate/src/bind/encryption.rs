@@ -107,7 +107,10 @@ pub(super) fn listener(
     let http = statement.word_after("http").map(|word| word.text.as_str());
     let tls = match (tls, http) {
         (None, None) => return Ok(None),
-        (None, Some(_)) => return Err("nomen has no HTTP without TLS"),
+        (None, Some(http)) => {
+            paths(work, frame, http);
+            return Ok(Some("http"));
+        }
         (Some(tls), _) => tls,
     };
     match frame.tls.get(tls) {
@@ -126,6 +129,12 @@ pub(super) fn listener(
         }
     }
     let Some(http) = http else { return Ok(Some("tls")) };
+    paths(work, frame, http);
+    Ok(Some("https"))
+}
+
+/// Converts the paths of an `http` block.
+fn paths(work: &mut Work, frame: &Frame<'_>, http: &str) {
     let endpoints = frame.http.get(http).and_then(|block| {
         work.ledger.open(block);
         block.find("endpoints")
@@ -140,7 +149,6 @@ pub(super) fn listener(
         }
         None => work.nomen.server.add("https-paths", "/dns-query"),
     }
-    Ok(Some("https"))
 }
 
 fn report(work: &mut Work, block: &Statement) {

@@ -4,7 +4,7 @@ use super::encryption::TlsFiles;
 use super::{Frame, access, acl, encryption, logging, outgoing, zones};
 use crate::anchors;
 use crate::dnstap;
-use crate::encrypted::EncryptedListens;
+use crate::encrypted::{self, EncryptedListens};
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::Network;
@@ -633,6 +633,7 @@ fn listen(work: &mut Work, frame: &Frame<'_>) {
             };
             let (setting, usual) = match proto {
                 Some("https") => ("https-port", 443),
+                Some("http") => ("http-port", 80),
                 Some(_) => ("tls-port", 853),
                 None => ("port", usual),
             };
@@ -642,6 +643,12 @@ fn listen(work: &mut Work, frame: &Frame<'_>) {
             for member in statement.block() {
                 listen_on(work, member, all, port, &mut named);
             }
+            if proto == Some("http") {
+                named.retain(|address| clear_http(work, statement, address));
+                if named.is_empty() {
+                    continue;
+                }
+            }
             match proto {
                 Some(proto) => named.into_iter().for_each(|address| encrypted.add(proto, address)),
                 None => addresses.extend(named),
@@ -649,7 +656,7 @@ fn listen(work: &mut Work, frame: &Frame<'_>) {
             work.ledger.translated(statement, "`addr` of [[listen]]");
         }
     }
-    for found in ["tls-port", "https-port"].iter().filter_map(|key| frame.global(key)) {
+    for found in ["tls-port", "https-port", "http-port"].iter().filter_map(|key| frame.global(key)) {
         work.ledger.translated(found, "the port in `addr` of [[listen]]");
     }
     let has_encrypted = encrypted.blocks().next().is_some();
@@ -667,6 +674,15 @@ fn listen(work: &mut Work, frame: &Frame<'_>) {
     let mut block = Keys::default();
     block.texts("addr", addresses);
     work.nomen.listens.push(block);
+}
+
+/// Whether an address for HTTP without TLS is moved; reports it otherwise.
+fn clear_http(work: &mut Work, statement: &Statement, address: &str) -> bool {
+    let fault = encrypted::clear_http_fault(address);
+    if let Some(why) = fault {
+        work.ledger.part(&statement.span, &statement.title(), Coverage::Missing, why);
+    }
+    fault.is_none()
 }
 
 fn listen_on(work: &mut Work, member: &Statement, all: &str, port: u16, out: &mut Vec<String>) {

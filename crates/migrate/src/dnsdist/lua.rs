@@ -37,9 +37,17 @@ impl LuaValue {
     /// The member of a table with this key.
     pub(super) fn get(&self, key: &str) -> Option<&LuaValue> {
         match self {
-            Self::Table(all) => all.iter().find(|(name, _)| name == key).map(|(_, value)| value),
+            Self::Table(all) => {
+                let found = all.iter().find(|(name, _)| name == key).map(|(_, value)| value);
+                found.filter(|value| !value.is_nil())
+            }
             _ => None,
         }
+    }
+
+    /// Whether it is `nil`, which is as no value.
+    pub(super) fn is_nil(&self) -> bool {
+        matches!(self, Self::Word(word) if word == "nil")
     }
 
     /// The texts of a list, or of a single value; `None` if one is no literal.
@@ -305,7 +313,7 @@ impl<'t> Reader<'t> {
         self.at += 1;
         let mut value = match token.kind {
             TokenKind::Text => LuaValue::Text(token.text.clone()),
-            TokenKind::Word if ["function", "not", "nil"].contains(&token.text.as_str()) => return None,
+            TokenKind::Word if ["function", "not"].contains(&token.text.as_str()) => return None,
             TokenKind::Word if minus => LuaValue::Word(format!("-{}", token.text)),
             TokenKind::Word => match self.names.get(&token.text) {
                 Some(value) => value.clone(),

@@ -11,7 +11,7 @@ mod settings;
 
 use std::path::Path;
 
-use crate::encrypted::EncryptedListens;
+use crate::encrypted::{self, EncryptedListens};
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::narrow::is_below;
@@ -158,19 +158,33 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
 }
 
 impl Balancer {
-    /// Adds an address that is listened on.
-    fn listen(&mut self, work: &mut Work, statement: &Statement, text: &str, proto: &'static str) {
+    /// Adds an address that is listened on. Returns whether nomen can.
+    fn listen(&mut self, work: &mut Work, statement: &Statement, text: &str, proto: &'static str) -> bool {
         let usual = match proto {
             "tls" | "quic" => 853,
-            "https" => 443,
+            "https" | "h3" => 443,
+            "http" => 80,
             _ => 53,
         };
-        match address(text, usual) {
-            Some(address) if proto.is_empty() => self.listens.add("addr", address),
-            Some(address) => self.encrypted.add(proto, address),
-            None => return work.ledger.missing(statement, "nomen listens on addresses with ports"),
+        let fault = match address(text, usual) {
+            Some(address) => match encrypted::clear_http_fault(&address).filter(|_| proto == "http") {
+                None if proto.is_empty() => {
+                    self.listens.add("addr", address);
+                    None
+                }
+                None => {
+                    self.encrypted.add(proto, address);
+                    None
+                }
+                fault => fault,
+            },
+            None => Some("nomen listens on addresses with ports"),
+        };
+        match fault {
+            Some(why) => work.ledger.missing(statement, why),
+            None => work.ledger.translated(statement, "`addr` of [[listen]]"),
         }
-        work.ledger.translated(statement, "`addr` of [[listen]]");
+        fault.is_none()
     }
 
     /// Sets or extends the clients. A member that is no network admits no client.

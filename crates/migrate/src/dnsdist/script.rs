@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::lua::{self, LuaItem, LuaValue};
 use super::{Action, Balancer, Selector, SourceServer, https_fault, identity};
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::Network;
 use crate::source_rates::Lengths;
@@ -156,11 +157,14 @@ fn call(
     let first = arguments.first();
     let text = first.map(LuaValue::text).unwrap_or_default();
     match name {
-        "addLocal" | "setLocal" => found.listen(work, statement, text, ""),
-        "addTLSLocal" | "addDOHLocal" | "addDOQLocal" => {
+        "addLocal" | "setLocal" => {
+            found.listen(work, statement, text, "");
+        }
+        "addTLSLocal" | "addDOHLocal" | "addDOQLocal" | "addDOH3Local" => {
             let proto = match name {
                 "addTLSLocal" => "tls",
                 "addDOHLocal" => "https",
+                "addDOH3Local" => "h3",
                 _ => "quic",
             };
             encrypted(work, found, statement, arguments, proto);
@@ -235,13 +239,25 @@ fn encrypted(
     arguments: &[LuaValue],
     proto: &'static str,
 ) {
-    let [_, chain, key, ..] = arguments else {
-        return work.ledger.missing(statement, "it has no certificate in a file");
+    let Some(address) = arguments.first() else {
+        return work.ledger.missing(statement, "it has no address");
     };
-    let (Some(chains), Some(keys)) = (chain.texts(), key.texts()) else {
-        return work.ledger.missing(statement, "it has no certificate in a file");
+    let files = |number: usize| match arguments.get(number) {
+        // None: HTTP without TLS.
+        None => Some(Vec::new()),
+        Some(value) if value.is_nil() => Some(Vec::new()),
+        Some(value) => value.texts(),
     };
-    found.listen(work, statement, arguments[0].text(), proto);
+    let (proto, chains, keys) = match (files(1), files(2)) {
+        (Some(chains), _) if proto == "https" && chains.iter().all(String::is_empty) => {
+            ("http", Vec::new(), Vec::new())
+        }
+        (Some(chains), Some(keys)) if !chains.is_empty() && !keys.is_empty() => (proto, chains, keys),
+        _ => return work.ledger.missing(statement, "it has no certificate in a file"),
+    };
+    if !found.listen(work, statement, address.text(), proto) {
+        return;
+    }
     for (chain, key) in chains.into_iter().zip(keys) {
         let mut block = Keys::default();
         block.text("chain", chain);
@@ -253,7 +269,15 @@ fn encrypted(
     if let Some(paths) = arguments.get(3).and_then(LuaValue::texts).filter(|paths| !paths.is_empty()) {
         paths.into_iter().for_each(|path| work.nomen.server.add("https-paths", path));
     }
+    let trusts = arguments.last().and_then(|options| options.get("trustForwardedForHeader"));
+    if trusts.is_some_and(|trusts| trusts.text() == "true") {
+        work.ledger.part(&statement.span, &statement.title(), Coverage::Missing, FORWARDED_FOR);
+    }
 }
+
+/// What an operator has to do about headers that name the client.
+pub(super) const FORWARDED_FOR: &str = "clients in X-Forwarded-For: write `http-client-header = \
+    \"x-forwarded-for\"` and the proxies, `http-proxies-from`, into [server]; see docs/PROXIES.md";
 
 /// Reads the argument of `newServer`.
 fn server(value: Option<&LuaValue>) -> SourceServer {

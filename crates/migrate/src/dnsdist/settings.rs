@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::script::either;
+use super::script::{FORWARDED_FOR, either};
 use super::{Action, Balancer, Selector, SourceServer, https_fault, identity};
 use crate::files::join;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::Network;
 use crate::source_rates::Lengths;
@@ -147,11 +148,12 @@ fn number(of: &Statement, key: &str) -> Option<u64> {
 
 /// Converts a member of `binds`.
 fn listen(work: &mut Work, found: &mut Balancer, base: &Path, bind: &Statement) {
-    let proto = match text(bind, "protocol").to_ascii_lowercase().as_str() {
+    let mut proto = match text(bind, "protocol").to_ascii_lowercase().as_str() {
         "" | "do53" => "",
         "dot" => "tls",
         "doh" => "https",
         "doq" => "quic",
+        "doh3" => "h3",
         _ => return work.ledger.missing(bind, "nomen does not listen for this protocol"),
     };
     if !proto.is_empty() {
@@ -162,10 +164,16 @@ fn listen(work: &mut Work, found: &mut Balancer, base: &Path, bind: &Statement) 
             .iter()
             .map(|one| (text(one, "certificate"), text(one, "key")))
             .collect();
-        if pairs.is_empty() || pairs.iter().any(|(chain, key)| chain.is_empty() || key.is_empty()) {
+        let is_clear = proto == "https" && pairs.iter().all(|(chain, _)| chain.is_empty());
+        if is_clear {
+            proto = "http";
+        } else if pairs.is_empty() || pairs.iter().any(|(chain, key)| chain.is_empty() || key.is_empty()) {
             return work.ledger.missing(bind, "it has no certificate with a key in a file");
         }
-        for (chain, key) in pairs {
+        if !found.listen(work, bind, text(bind, "listen_address"), proto) {
+            return;
+        }
+        for (chain, key) in pairs.into_iter().filter(|_| !is_clear) {
             let mut block = Keys::default();
             block.text("chain", path_text(&join(base, chain)));
             block.text("key", path_text(&join(base, key)));
@@ -173,11 +181,15 @@ fn listen(work: &mut Work, found: &mut Balancer, base: &Path, bind: &Statement) 
                 work.nomen.certificates.push(block);
             }
         }
+    } else {
+        found.listen(work, bind, text(bind, "listen_address"), proto);
     }
     if let Some(doh) = bind.find("doh") {
         texts(doh, "paths").into_iter().for_each(|path| work.nomen.server.add("https-paths", path));
+        if units::switch(text(doh, "trust_forwarded_for_header")) == Some(true) {
+            work.ledger.part(&bind.span, &bind.title(), Coverage::Missing, FORWARDED_FOR);
+        }
     }
-    found.listen(work, bind, text(bind, "listen_address"), proto);
 }
 
 /// Converts a member of `backends`.

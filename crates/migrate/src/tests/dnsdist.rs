@@ -37,6 +37,42 @@ end
 webserver("127.0.0.1:8083")
 "#;
 
+#[test]
+fn listeners_of_http3_and_http_stay() {
+    let found = lua("setACL(\"10.0.0.0/8\")\nnewServer(\"198.51.100.1\")\n\
+         addDOH3Local(\"192.0.2.1:8443\", \"/c\", \"/k\")\naddDOH3Local(\"192.0.2.2\", {\"/c\"}, {\"/k\"})\n\
+         addDOHLocal(\"127.0.0.1:8053\", nil, nil, \"/dns-query\", {trustForwardedForHeader=true})\n\
+         addDOHLocal(\"[::1]\")\naddDOHLocal(\"192.0.2.1:80\", {}, {}, \"/\")\naddDOH3Local(\"192.0.2.3\")\n");
+    has(
+        &found,
+        &[
+            "addr = [\"192.0.2.1@8443\", \"192.0.2.2@443\"]\nproto = [\"h3\"]\n",
+            "addr = [\"127.0.0.1@8053\", \"[::1]@80\"]\nproto = [\"http\"]\n",
+            "[[certificate]]\nchain = \"/c\"\nkey = \"/k\"\n",
+        ],
+    );
+    assert!(!found.toml.contains("192.0.2.1@80\"") && !found.toml.contains("192.0.2.3"), "{}", found.toml);
+    assert_eq!(outcomes(&found, "addDOHLocal 192"), [Coverage::Missing], "{:?}", found.accounts);
+    assert_eq!(outcomes(&found, "addDOH3Local 192.0.2.3"), [Coverage::Missing], "{:?}", found.accounts);
+    assert!(!found.toml.contains("\"/\""), "{}", found.toml);
+    let said = format!("{:?}", found.accounts);
+    assert!(said.contains("http-client-header") && said.contains("http-proxies-from"), "{said}");
+    let yaml = "binds:\n- listen_address: 127.0.0.1:8053\n  protocol: DoH\n  doh:\n    paths:\n    - /q\n\
+                - listen_address: 192.0.2.1:80\n  protocol: DoH\n\
+                - listen_address: 192.0.2.1\n  protocol: DoH3\n  tls:\n    certificates:\n    - certificate: /c\n      \
+                key: /k\nbackends:\n- address: 198.51.100.1\n";
+    let found = of(PeerProgram::Dnsdist, &[("/etc/dnsdist/dnsdist.yml", yaml)]);
+    has(
+        &found,
+        &[
+            "addr = [\"127.0.0.1@8053\"]\nproto = [\"http\"]\n",
+            "addr = [\"192.0.2.1@443\"]\nproto = [\"h3\"]\n",
+            "https-paths = [\"/q\"]",
+        ],
+    );
+    assert!(!found.toml.contains("192.0.2.1@80\""), "{}", found.toml);
+}
+
 fn lua(text: &str) -> Converted {
     of(PeerProgram::Dnsdist, &[("/etc/dnsdist/dnsdist.conf", text)])
 }

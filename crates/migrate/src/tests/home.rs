@@ -428,6 +428,20 @@ fn encrypted_listeners_of_adguard_home_stay() {
         ],
     );
     assert!(!found.is_less(), "{}", found.toml);
+    let http3 = adguard(&format!(
+        "{hosts}  serve_http3: true\ntls:\n  enabled: true\n  port_https: 8443\n  port_dns_over_tls: 0\n  \
+         port_dns_over_quic: 0\n  certificate_path: /etc/tls/chain.pem\n  private_key_path: /etc/tls/key.pem\n"
+    ));
+    for proto in ["https", "h3"] {
+        has(&http3, &[&format!("[[listen]]\naddr = [\"192.0.2.9@8443\"]\nproto = [\"{proto}\"]\n")]);
+    }
+    assert_eq!(outcomes(&http3, "serve_http3"), [Coverage::Translated]);
+    let off = adguard(&format!("{hosts}  serve_http3: true\n"));
+    assert!(
+        !off.toml.contains("h3") && outcomes(&off, "serve_http3") == [Coverage::Unneeded],
+        "{}",
+        off.toml
+    );
     let inline = adguard(&format!(
         "{hosts}  serve_plain_dns: false\ntls:\n  enabled: true\n  port_https: 0\n  port_dns_over_quic: 0\n  certificate_chain: abc\n  private_key: abc\n"
     ));

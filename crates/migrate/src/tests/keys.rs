@@ -486,8 +486,13 @@ fn encrypted_listeners_of_unbound_stay() {
     let udp = unbound(&format!("{ports}{CERTIFICATE}  quic-port: 853\n  do-tcp: no\n"));
     assert!(udp.toml.contains("quic") && !udp.toml.contains("tls\""), "{}", udp.toml);
     let clear = unbound(&format!("{ports}{CERTIFICATE}  http-notls-downstream: yes\n"));
-    assert!(!clear.toml.contains("https"), "{}", clear.toml);
+    assert!(!clear.toml.contains("http"), "{}", clear.toml);
     assert_eq!(outcomes(&clear, "http-notls-downstream"), [Coverage::Missing]);
+    // A proxy on this machine is served as before, and without a certificate.
+    let clear = unbound("  interface: 127.0.0.1@443\n  interface: ::1@443\n  http-notls-downstream: yes\n");
+    has(&clear, &["[[listen]]\naddr = [\"127.0.0.1@443\", \"[::1]@443\"]\nproto = [\"http\"]\n"]);
+    assert_eq!(outcomes(&clear, "http-notls-downstream"), [Coverage::Translated]);
+    assert_eq!(outcomes(&clear, "interface 127"), [Coverage::Translated], "{:?}", clear.accounts);
     assert_eq!(outcomes(&unbound(CERTIFICATE), "tls-service-pem"), [Coverage::Unneeded]);
 }
 
@@ -544,6 +549,15 @@ fn encrypted_listeners_of_bind_stay() {
     assert_eq!(outcomes(&found, "cert-file"), [Coverage::Translated]);
     has(&with("tls-port 8853; listen-on tls t { 192.0.2.1; };"), &["\"192.0.2.1@8853\"]\nproto = [\"tls\"]"]);
     has(&with("listen-on tls ephemeral { 192.0.2.1; };"), &["\"192.0.2.1@853\"]\nproto = [\"tls\"]"]);
+    // HTTP without TLS is for proxies, and those on this machine are known.
+    let clear = with(
+        "listen-on port 8053 tls none http h { 127.0.0.1; 192.0.2.1; }; http-port 8080; \
+         listen-on-v6 tls none http default { ::1; };",
+    );
+    let listen = "[[listen]]\naddr = [\"127.0.0.1@8053\", \"[::1]@8080\"]\nproto = [\"http\"]\n";
+    has(&clear, &[listen, "https-paths = [\"/q\", \"/r\", \"/dns-query\"]"]);
+    assert!(outcomes(&clear, "listen-on").contains(&Coverage::Missing), "{:?}", clear.accounts);
+    assert_eq!(outcomes(&clear, "http-port"), [Coverage::Translated]);
     // What nomen would answer more clients of, or in another way, is left out.
     for other in ["tls mutual", "tls none http h", "tls other"] {
         let found = with(&format!("listen-on {other} {{ 192.0.2.1; }};"));

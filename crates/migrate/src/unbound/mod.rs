@@ -23,7 +23,7 @@ use crate::nsd_unbound::{self, PortUse, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find, last};
 use crate::units;
-use crate::work::{Rule, SECOND, Work, domain, path_text, private_reverse, rule};
+use crate::work::{Rule, SECOND, Work, domain, path_text, private_reverse, rule, with_port};
 use rules::RULES;
 
 /// Keywords that begin a section.
@@ -261,10 +261,13 @@ fn listen(work: &mut Work, all: &[&Statement]) {
     let more: Vec<u16> = more.filter_map(|found| found.value().parse().ok()).collect();
     let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
     let in_clear = is_on(all, "http-notls-downstream");
-    nsd_unbound::listen(work, all, here, |port: u16| {
+    nsd_unbound::listen(work, all, here, |ip: IpAddr, port: u16| {
         let is_tls = Some(port) == tls || more.contains(&port);
         match (Some(port) == https, is_tls, Some(port) == quic) {
-            (true, _, _) if in_clear => PortUse::Missing("nomen has no HTTP without TLS"),
+            (true, _, _) if in_clear => match encrypted::clear_http_fault(&with_port(ip, port)) {
+                Some(why) => PortUse::Missing(why),
+                None => PortUse::Encrypted(&["http"]),
+            },
             (true, _, true) => PortUse::Encrypted(&["https", "quic"]),
             (true, _, false) => PortUse::Encrypted(&["https"]),
             (_, true, true) => PortUse::Encrypted(&["tls", "quic"]),
@@ -277,8 +280,16 @@ fn listen(work: &mut Work, all: &[&Statement]) {
 
 /// Converts the certificate, the keys of session tickets and the path of HTTPS.
 fn encryption(work: &mut Work, all: &[&Statement], directory: &Path) {
-    let encrypted = |block: &Keys| block.get("proto").is_some();
-    if !work.nomen.listens.iter().any(encrypted) {
+    let is_in_clear = |block: &Keys| block.members("proto") == ["http"];
+    let is_encrypted = |block: &Keys| block.get("proto").is_some() && !is_in_clear(block);
+    let (in_clear, encrypted) =
+        (work.nomen.listens.iter().any(is_in_clear), work.nomen.listens.iter().any(is_encrypted));
+    if in_clear {
+        all.iter().filter(|found| found.key() == "http-notls-downstream").for_each(|found| {
+            work.ledger.translated(found, "`proto` of [[listen]]");
+        });
+    }
+    if !encrypted && !in_clear {
         for key in OF_ENCRYPTION {
             all.iter().filter(|found| found.key() == *key).for_each(|found| {
                 work.ledger.unneeded(found, "no `interface` has a port with encryption");
@@ -287,6 +298,8 @@ fn encryption(work: &mut Work, all: &[&Statement], directory: &Path) {
         return;
     }
     match encrypted::service(all) {
+        // Listeners without TLS need none.
+        _ if !encrypted => {}
         Some((chain, key)) => encrypted::certificate(work, directory, chain, key),
         None => all.iter().filter(|found| found.key() == "interface").take(1).for_each(|found| {
             encrypted::uncertified(work, found);

@@ -148,7 +148,10 @@ pub(super) const RULES: &[NamedRule] = &[
     ("tls-ciphers", SUITES),
     ("tls-ciphersuites", SUITES),
     ("tls-session-ticket-keys", TLS),
-    ("http-notls-downstream", Rule::Same(&["no"], "nomen has no HTTP without TLS")),
+    (
+        "http-notls-downstream",
+        Rule::Same(&["no"], "no `interface` on this machine's own loopback has HTTP without TLS"),
+    ),
     ("quic-port", TLS),
     (
         "proxy-protocol-port",
