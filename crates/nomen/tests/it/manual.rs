@@ -246,6 +246,32 @@ fn links_of_the_manual_lead_to_its_pages() {
     }
 }
 
+/// Without a socket of its own, a server of the manual would not start beside another one of the same machine.
+#[test]
+fn servers_of_the_manual_have_a_control_socket_in_their_folder() {
+    let mut servers = 0;
+    for path in pages() {
+        let blocks = blocks(&fs::read_to_string(&path).expect("a page"));
+        let file = |wanted: &str| {
+            blocks.iter().find_map(|block| match block {
+                Block::File(name, contents) if name == wanted => Some(contents),
+                _ => None,
+            })
+        };
+        let steps = blocks.iter().flat_map(|block| match block {
+            Block::Steps(steps) => steps.as_slice(),
+            Block::File(..) => &[],
+        });
+        for command in steps.filter_map(|step| step.command.strip_suffix(" &")).filter(|one| is_ours(one)) {
+            let config = command.split(' ').next_back().and_then(file);
+            let config = config.unwrap_or_else(|| panic!("{}: no file of {command}", name(&path)));
+            assert!(config.contains("[control]\nsocket = "), "{}: {command}", name(&path));
+            servers += 1;
+        }
+    }
+    assert!(servers >= 5, "{servers} servers");
+}
+
 /// Runs one page after the other: they use the same ports.
 #[test]
 fn what_the_manual_says_happens() {
