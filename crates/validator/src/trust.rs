@@ -70,8 +70,10 @@ struct Known {
     trust: Trust,
     /// The zone that proves it; `None` for a trust anchor, or without a particular zone.
     by: Option<NameBuf>,
-    /// When it expires.
+    /// When it expires, for validations that begin from then on.
     until: UnixTime,
+    /// When it expires for those that began before.
+    kept: UnixTime,
 }
 
 impl Known {
@@ -108,7 +110,7 @@ struct Entries {
 impl Entries {
     fn remove(&mut self, name: &NameBuf) {
         if let Some(known) = self.known.remove(name) {
-            self.ends.remove(&(known.until, *name));
+            self.ends.remove(&(known.kept, *name));
         }
     }
 }
@@ -120,8 +122,12 @@ impl Clone for TrustTable {
 }
 
 impl TrustTable {
-    /// Shortest lifetime of an entry, so that data with TTL 0 lasts for the lookup that requested it.
-    const MIN_LIFETIME: Ttl = Ttl::from_secs(10);
+    /// Shortest lifetime of an entry. Data with TTL 0 are for the lookup that requested them (RFC 1035 §3.2.1),
+    /// and for those that begin in the same second.
+    const MIN_LIFETIME: Ttl = Ttl::from_secs(1);
+    /// Shortest lifetime of an entry for a validation that began before its TTL ended: it has to fetch other
+    /// records meanwhile, and would otherwise fetch this one again and again.
+    const MIN_KEPT: Ttl = Ttl::from_secs(10);
 
     /// Creates an empty table for this many names; at least 64, as one lookup needs several at a time.
     pub fn new(capacity: usize) -> Self {
@@ -148,13 +154,14 @@ impl TrustTable {
 
     /// The trust state of a name at `now`.
     pub fn get(&self, name: Name<'_>, now: UnixTime) -> Option<Trust> {
-        self.known(name, now).map(|known| known.trust.clone())
+        self.known(name, now, now).map(|known| known.trust.clone())
     }
 
     /// Whether the chain of trust is broken at `name` or above it, so that nothing there can be secure,
     /// whatever its servers respond.
     pub fn is_broken(&self, name: Name<'_>, now: UnixTime) -> bool {
-        let bogus = |name| self.known(name, now).is_some_and(|known| matches!(known.trust, Trust::Bogus(_)));
+        let bogus =
+            |name| self.known(name, now, now).is_some_and(|known| matches!(known.trust, Trust::Bogus(_)));
         name.ancestors().any(bogus)
     }
 
@@ -167,22 +174,25 @@ impl TrustTable {
         gone.iter().for_each(|name| entries.remove(name));
     }
 
-    fn known(&self, name: Name<'_>, now: UnixTime) -> Option<Arc<Known>> {
-        self.read().known.get(&name.to_buf()).filter(|known| now < known.until).cloned()
+    /// Returns the entry of a name at `now`, for a validation that began at `begun`.
+    fn known(&self, name: Name<'_>, now: UnixTime, begun: UnixTime) -> Option<Arc<Known>> {
+        let is_usable = |known: &&Arc<Known>| begun < known.until && now < known.kept;
+        self.read().known.get(&name.to_buf()).filter(is_usable).cloned()
     }
 
     /// Stores the trust state of a name, proven by the zone `by` or by an anchor.
     pub(crate) fn learn(&self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: UnixTime) {
         let name = name.to_buf();
-        let until = now.saturating_add(Self::MIN_LIFETIME.max(ttl).as_duration());
+        let [until, kept] = [Self::MIN_LIFETIME, Self::MIN_KEPT]
+            .map(|shortest| now.saturating_add(shortest.max(ttl).as_duration()));
         let mut entries = self.write();
         entries.remove(&name);
         while entries.known.len() >= self.capacity {
             let Some((_, first)) = entries.ends.pop_first() else { break };
             entries.known.remove(&first);
         }
-        entries.ends.insert((until, name));
-        entries.known.insert(name, Arc::new(Known { trust, by, until }));
+        entries.ends.insert((kept, name));
+        entries.known.insert(name, Arc::new(Known { trust, by, until, kept }));
     }
 }
 
@@ -211,11 +221,13 @@ pub(crate) struct Ways<'a> {
     pub(crate) anchors: &'a TrustAnchors,
     pub(crate) table: &'a TrustTable,
     pub(crate) now: UnixTime,
+    /// When the validation began.
+    pub(crate) begun: UnixTime,
 }
 
 impl Ways<'_> {
     fn known(&self, name: Name<'_>) -> Option<Arc<Known>> {
-        self.table.known(name, self.now)
+        self.table.known(name, self.now, self.begun)
     }
 
     /// The standing of a zone that signed a record. Requests its DS directly, whatever zones are above: the
@@ -349,8 +361,38 @@ mod tests {
     }
 
     fn zone_of(table: &TrustTable, at: &str, now: u64) -> Result<Standing, Box<Need>> {
-        Ways { anchors: &TrustAnchors::root(), table, now: UnixTime::from_secs(now) }
-            .zone_of(name(at).as_name())
+        zone_of_since(table, at, (now, now))
+    }
+
+    /// Returns the standing for a validation, by its present time and that of its beginning.
+    fn zone_of_since(table: &TrustTable, at: &str, times: (u64, u64)) -> Result<Standing, Box<Need>> {
+        let (now, begun) = (UnixTime::from_secs(times.0), UnixTime::from_secs(times.1));
+        Ways { anchors: &TrustAnchors::root(), table, now, begun }.zone_of(name(at).as_name())
+    }
+
+    #[test]
+    fn what_has_expired_is_for_validations_that_began_before() {
+        let secure = || Ok(Standing::Secure(Arc::from([b"root".to_vec()])));
+        let needed = || Err(Box::new(Need::Dnskey(NameBuf::ROOT)));
+        // The TTL; the present time and that of the beginning; whether the keys are known.
+        for (ttl, now, begun, is_known) in [
+            (0, 100, 100, true),
+            (0, 101, 101, false),
+            (0, 109, 99, true),
+            (0, 109, 101, false),
+            (0, 110, 100, false),
+            (5, 104, 104, true),
+            (5, 105, 105, false),
+            (5, 109, 104, true),
+            (5, 110, 104, false),
+            (100, 199, 199, true),
+            (100, 200, 100, false),
+        ] {
+            let table = TrustTable::new(64);
+            table.learn(Name::ROOT, keys("root"), None, Ttl::from_secs(ttl), UnixTime::from_secs(100));
+            let expected = if is_known { secure() } else { needed() };
+            assert_eq!(zone_of_since(&table, ".", (now, begun)), expected, "TTL {ttl}, {now} since {begun}");
+        }
     }
 
     #[test]
@@ -373,7 +415,8 @@ mod tests {
         assert_eq!(zone_of(&table(), "x.a.b.example.com", 1), insecure);
         let anchors = TrustAnchors::root();
         let table = table();
-        let ways = Ways { anchors: &anchors, table: &table, now: UnixTime::from_secs(1) };
+        let ways =
+            Ways { anchors: &anchors, table: &table, now: UnixTime::from_secs(1), begun: UnixTime::EPOCH };
         assert!(ways.is_delegated(name("com").as_name(), name("www.example.com").as_name()));
         assert!(!ways.is_delegated(name("example.com").as_name(), name("www.example.com").as_name()));
     }
@@ -398,7 +441,8 @@ mod tests {
         let ds = [&[0, 1, 13, 2][..], &[0; 32]].concat();
         anchors.add_ds(name("a.b.example.com").as_name(), &ds).expect("an anchor");
         let table = table();
-        let ways = Ways { anchors: &anchors, table: &table, now: UnixTime::from_secs(1) };
+        let ways =
+            Ways { anchors: &anchors, table: &table, now: UnixTime::from_secs(1), begun: UnixTime::EPOCH };
         let at = name("a.b.example.com");
         assert_eq!(ways.zone_of(at.as_name()), Err(Box::new(Need::Dnskey(at))));
         assert_eq!(ways.zone(at.as_name()), Err(Box::new(Need::Dnskey(at))));

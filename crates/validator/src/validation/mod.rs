@@ -55,7 +55,7 @@ impl Validation<'_> {
     /// Whether the zone that contains a name is known to have no chain of trust, so that
     /// [`Validator::recall`] most likely decides its servers' responses. Takes a few lookups in the table.
     pub fn knows_insecure(&self, name: Name<'_>, table: &TrustTable) -> bool {
-        matches!(self.work_of(table).zone_of(name), Ok(Standing::Insecure(..) | Standing::NoAnchor))
+        matches!(self.work_of(table, self.now).zone_of(name), Ok(Standing::Insecure(..) | Standing::NoAnchor))
     }
 }
 
@@ -172,20 +172,23 @@ struct Learned {
 pub struct Validator {
     stack: Vec<Task>,
     need: Option<Need>,
+    /// When it was first called; what expires later may be used until it is finished.
+    begun: Option<UnixTime>,
 }
 
 impl Validator {
     /// Creates a validator for the answer to a question.
     pub fn answer(response: Response) -> Self {
         let name = response.name.into();
-        Validator { stack: vec![Task::new(Purpose::Answer, name, response)], need: None }
+        Validator { stack: vec![Task::new(Purpose::Answer, name, response)], need: None, begun: None }
     }
 
     /// Creates a validator for the DS in a referral to the servers of `child`, to fill the [`TrustTable`]. If
     /// the referral has neither DS nor a proof, nothing is stored, and the DS are requested when they are
     /// needed.
     pub fn referral(response: Response, child: Name<'_>) -> Self {
-        Validator { stack: vec![Task::new(Purpose::Referral, child.to_buf(), response)], need: None }
+        let task = Task::new(Purpose::Referral, child.to_buf(), response);
+        Validator { stack: vec![task], need: None, begun: None }
     }
 
     /// Processes a referral to the servers of a zone instead of a response to the DS query that it
@@ -206,11 +209,12 @@ impl Validator {
     /// signature, hashes no name, and spends no budget. The result equals that of [`step`](Self::step), which
     /// has to be called if this returns `None`.
     pub fn recall(&mut self, by: &Validation<'_>, table: &TrustTable) -> Option<Validated> {
+        let begun = *self.begun.get_or_insert(by.now);
         let [Task { purpose: Purpose::Answer, examined, .. }] = self.stack.as_mut_slice() else {
             return None;
         };
         let mut budget = ValidationBudget::new(ValidationLimits::default());
-        examined.answer(&mut Work { by, table, budget: &mut budget, computes: false }).ok()
+        examined.answer(&mut Work { by, table, budget: &mut budget, begun, computes: false }).ok()
     }
 
     /// Proceeds as far as possible. If called again without a response, returns the same need; if called
@@ -221,6 +225,7 @@ impl Validator {
         table: &TrustTable,
         budget: &mut ValidationBudget,
     ) -> Progress {
+        let begun = *self.begun.get_or_insert(by.now);
         loop {
             let is_last = self.stack.len() <= 1;
             let Some(task) = self.stack.last_mut() else { return done(by.unreachable()) };
@@ -234,7 +239,7 @@ impl Validator {
                 self.stack.pop();
                 continue;
             }
-            let mut work = Work { by, table, budget, computes: true };
+            let mut work = Work { by, table, budget, begun, computes: true };
             let learned = match (&task.second, task.purpose) {
                 (Second::None(learned), _) => Ok(Some(learned.clone())),
                 (_, Purpose::Answer) => match task.examined.answer(&mut work) {
@@ -314,7 +319,8 @@ impl Validator {
                 task.second = Second::None(learned.clone());
                 return;
             }
-            let zone = by.work_of(table).delegation(need.name()).and_then(|known| known.by);
+            let begun = *self.begun.get_or_insert(by.now);
+            let zone = by.work_of(table, begun).delegation(need.name()).and_then(|known| known.by);
             let bogus = Trust::Bogus(BogusReason::Unreachable);
             table.learn(need.name(), bogus, zone, by.settings.bogus_ttl, by.now);
         }

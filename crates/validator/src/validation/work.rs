@@ -2,7 +2,7 @@
 
 use dnssec::verify::SigFault;
 use wire::message::Section;
-use wire::{Name, NameBuf, Ttl, Type};
+use wire::{Name, NameBuf, Ttl, Type, UnixTime};
 
 use super::{Learned, Validated, Validation};
 use crate::budget::{ValidationBudget, ValidationLimit};
@@ -20,6 +20,8 @@ pub(super) struct Work<'a> {
     pub(super) by: &'a Validation<'a>,
     pub(super) table: &'a TrustTable,
     pub(super) budget: &'a mut ValidationBudget,
+    /// When the validation began.
+    pub(super) begun: UnixTime,
     /// Whether signatures may be verified and names hashed.
     pub(super) computes: bool,
 }
@@ -41,13 +43,13 @@ impl From<Box<Need>> for Halt {
 
 impl Work<'_> {
     pub(super) fn ways(&self) -> Ways<'_> {
-        self.by.work_of(self.table)
+        self.by.work_of(self.table, self.begun)
     }
 }
 
 impl Validation<'_> {
-    pub(super) fn work_of<'t>(&'t self, table: &'t TrustTable) -> Ways<'t> {
-        Ways { anchors: self.anchors, table, now: self.now }
+    pub(super) fn work_of<'t>(&'t self, table: &'t TrustTable, begun: UnixTime) -> Ways<'t> {
+        Ways { anchors: self.anchors, table, now: self.now, begun }
     }
 
     pub(super) fn bogus(&self, reason: BogusReason, at: NameBuf) -> Validated {
