@@ -23,6 +23,10 @@ keys! {
         /// Time without a query after which a TCP connection is closed (RFC 7766 §6.2.3). It becomes shorter
         /// when more than half of `tcp-connections` are open. Clients that ask for it receive it (RFC 7828).
         live "tcp-idle-timeout" idle: Time<200, 3_600_000> = Time::secs(10), example "30s";
+        /// The same when `tcp-connections` are open, so that idle connections make room for new ones. From
+        /// half as many on, the time falls in proportion from `tcp-idle-timeout` to this one, which is not
+        /// longer; if both are equal, it does not fall. `nomen_tcp_idle_timeout_seconds` is the present time.
+        live "tcp-idle-timeout-full" idle_full: Time<10, 3_600_000> = Time(Duration::from_millis(200)), example "1s";
         /// Longest time from the first to the last byte of one query over TCP.
         live "tcp-message-timeout" message: Time<100, 600_000> = Time::secs(2), example "3s";
         /// Longest time in which a client must read 4 KiB, or all, of the bytes sent to it over TCP.
@@ -54,9 +58,9 @@ impl Tcp {
         net::TcpTimes {
             first_message: self.first.0,
             idle: self.idle.0,
+            idle_min: self.idle_full.0,
             message: self.message.0,
             write: self.write.0,
-            ..net::TcpTimes::default()
         }
     }
 
@@ -85,6 +89,11 @@ impl Tcp {
                 one.0, all.0
             );
             faults.push(Diagnostic::at(one.place.as_ref().or(all.place.as_ref()), message));
+        }
+        let (idle, full) = (&self.idle, &self.idle_full);
+        if full.0 > idle.0 {
+            let message = "`tcp-idle-timeout-full` is longer than `tcp-idle-timeout`";
+            faults.push(Diagnostic::at(full.place.as_ref().or(idle.place.as_ref()), message));
         }
         let network = &self.per_network;
         if let Some(most) = network.value

@@ -66,6 +66,10 @@ fn each_fault_has_its_words() {
             "it names no client; write a network, \"key:NAME\", both, or \"any\"",
         ),
         (
+            "[server]\ntcp-idle-timeout = \"1s\"\ntcp-idle-timeout-full = \"2s\"",
+            "`tcp-idle-timeout-full` is longer than `tcp-idle-timeout`",
+        ),
+        (
             "[server]\ntcp-connections-per-network = 99",
             "`tcp-connections-per-network` is 99, less than the 100 of `tcp-connections-per-client`",
         ),
@@ -572,7 +576,7 @@ fn every_key_reaches_its_part() {
     let text = "[server]\nworkers = 3\npin-cpus = true\nudp-buffer = \"1MiB\"\nudp-fair-shares = false\ndrain = \"9s\"\n\
                 tcp-connections = 11\ntcp-connections-per-client = 7\n\
                 tcp-connections-per-network = 9\ntcp-first-timeout = \"1s\"\n\
-                tcp-idle-timeout = \"2s\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
+                tcp-idle-timeout = \"2s\"\ntcp-idle-timeout-full = \"50ms\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
                 tcp-pipeline = 5\ntcp-write-buffer = \"6KiB\"\nnsid = \"n\"\nid = \"i\"\nversion = \"v\"\n\
                 max-udp-size = 700\nmax-chain = 8\nproxy-protocol-maximum-size = 99\n\
                 proxy-protocol-from = [\"192.0.2.1\", \"::ffff:198.51.100.0/120\", \"2001:db8::/32\"]\n[metrics]\nper-zone = true\n\
@@ -600,7 +604,7 @@ fn every_key_reaches_its_part() {
         idle: Duration::from_secs(2),
         message: Duration::from_secs(3),
         write: Duration::from_secs(4),
-        ..net::TcpTimes::default()
+        idle_min: Duration::from_millis(50),
     };
     assert_eq!(settings.server.tcp.times(), times);
     let proxies = &settings.server.proxies;

@@ -35,6 +35,13 @@ impl Figures for ListenerFigures {
         )?;
         let limit = self.in_force.settings().server.tcp.connections.0;
         out.gauge("tcp_connections_limit", "Limit of open connections (tcp-connections)", limit as f64)?;
+        let idle = self.frontend.tcp_limits.idle_timeout();
+        out.gauge(
+            "tcp_idle_timeout_seconds",
+            "Time without a query after which connections are closed now: tcp-idle-timeout, or less while more \
+             than half of tcp-connections are open (tcp-idle-timeout-full)",
+            idle.as_secs_f64(),
+        )?;
         let expiry = self.frontend.certificates.in_use().into_iter().map(|certificate| {
             let file = certificate
                 .file
@@ -110,6 +117,7 @@ fn is_counted(counter: &str, carrier: &str) -> bool {
         // A listener of QUIC may have HTTP/3 as well.
         ("https", &["https", "quic", "h3", "http"]),
         ("http_", &["http"]),
+        ("odoh", &["https", "quic", "h3", "http"]),
         ("quic", &["quic", "h3"]),
         ("xdp", &["xdp"]),
     ];
@@ -117,7 +125,6 @@ fn is_counted(counter: &str, carrier: &str) -> bool {
     own.is_none_or(|(_, carriers)| carriers.contains(&carrier))
 }
 
-        ("odoh", &["https", "quic", "h3", "http"]),
 /// Returns the metric name of a counter: the unit comes last.
 fn name(counter: &str) -> &str {
     match counter {

@@ -12,7 +12,7 @@ use transport::{Client, HandlerFactory};
 use crate::config::{HttpCacheTime, KeepaliveCheck, ListenerConfig, TcpConfig};
 use crate::oblivious::ObliviousTarget;
 use crate::stats::WorkerStats;
-use crate::tcp::{Activity, Close, ConnectionEvent, Events, Permit, SharedBuffers, TcpTimes, idle_time};
+use crate::tcp::{Activity, Close, ConnectionEvent, Events, Permit, SharedBuffers, TcpTimes};
 
 /// A client, and what its worker shares with it.
 pub(super) struct QuicClient<F: HandlerFactory> {
@@ -227,7 +227,7 @@ impl<F: HandlerFactory> QuicClient<F> {
             // Each stream has its own time limits; this is when to look again.
             return (Instant::now() + times.write, Close::Write);
         }
-        let idle = idle_time(times.idle, times.idle_min, state.permit.borrow().load());
+        let idle = times.idle_at(state.permit.borrow().load());
         match state.greeted.get() {
             false => (state.since.get() + times.first_message.min(idle), Close::First),
             true => (state.since.get() + idle, Close::Idle),

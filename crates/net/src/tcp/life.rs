@@ -318,7 +318,7 @@ impl Life {
             limit(since + times.message, Close::Message);
         }
         if self.output.unsent() == 0 && self.in_flight() == 0 {
-            let idle = idle_time(times.idle, times.idle_min, load);
+            let idle = times.idle_at(load);
             if !self.greeted {
                 limit(self.active + times.first_message.min(idle), Close::First);
             } else if self.message_since.is_none() {
@@ -326,27 +326,5 @@ impl Life {
             }
         }
         earliest
-    }
-}
-
-/// Returns the idle timeout at this load: `idle` up to half full, then falling linearly.
-pub(crate) fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
-    let fullness = ((load - 0.5) * 2.0).clamp(0.0, 1.0);
-    idle.mul_f64(1.0 - fullness).max(least.min(idle))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn idle_time_shrinks_from_half_full() {
-        let (idle, least) = (Duration::from_secs(10), Duration::from_millis(200));
-        assert_eq!(idle_time(idle, least, 0.0), idle);
-        assert_eq!(idle_time(idle, least, 0.5), idle);
-        assert_eq!(idle_time(idle, least, 0.75), idle / 2);
-        assert_eq!(idle_time(idle, least, 1.0), least);
-        assert_eq!(idle_time(idle, least, 1.7), least);
-        assert_eq!(idle_time(least / 2, least, 1.0), least / 2);
     }
 }

@@ -44,7 +44,7 @@ pub struct TcpTimes {
     /// Idle timeout of a connection with no query in flight. Falls linearly towards `idle_min` as connections
     /// fill the second half of the limit. Default: 10 s.
     pub idle: Duration,
-    /// Idle timeout when the limit is reached. Default: 200 ms.
+    /// Idle timeout when the limit is reached; `idle` if that is shorter. Default: 200 ms.
     pub idle_min: Duration,
     /// Longest time from the first byte of a message to its last. Default: 2 s.
     pub message: Duration,
@@ -61,6 +61,14 @@ impl Default for TcpTimes {
             message: Duration::from_secs(2),
             write: Duration::from_secs(5),
         }
+    }
+}
+
+impl TcpTimes {
+    /// Returns the idle timeout at this load: `idle` up to half full, then falling linearly.
+    pub(crate) fn idle_at(&self, load: f64) -> Duration {
+        let fullness = ((load - 0.5) * 2.0).clamp(0.0, 1.0);
+        self.idle.mul_f64(1.0 - fullness).max(self.idle_min.min(self.idle))
     }
 }
 
@@ -302,6 +310,13 @@ impl TcpLimits {
     /// Returns the present timeouts.
     pub fn times(&self) -> TcpTimes {
         self.shared.times.get()
+    }
+
+    /// Returns the present idle timeout, which is shorter than that of the [times](Self::times) if more than
+    /// half of the limit are open.
+    pub fn idle_timeout(&self) -> Duration {
+        let times = self.times();
+        times.idle_at(self.load())
     }
 
     /// Returns the number of connections.
@@ -591,6 +606,16 @@ mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     use super::*;
+
+    #[test]
+    fn idle_time_shrinks_from_half_full() {
+        let (idle, idle_min) = (Duration::from_secs(10), Duration::from_millis(200));
+        let times = TcpTimes { idle, idle_min, ..TcpTimes::default() };
+        let at = [0.0, 0.5, 0.75, 1.0, 1.7].map(|load| times.idle_at(load));
+        assert_eq!(at, [idle, idle, idle / 2, idle_min, idle_min]);
+        let short = TcpTimes { idle: idle_min / 2, ..times };
+        assert_eq!(short.idle_at(1.0), idle_min / 2);
+    }
 
     /// Limits, with a clock of their own.
     struct Trial {

@@ -18,7 +18,7 @@ mod worker;
 
 pub(crate) use connection::SharedBuffers;
 pub(crate) use event::{ConnectionEvent, Late};
-pub(crate) use life::{Close, idle_time};
+pub(crate) use life::Close;
 pub(crate) use limits::{Activity, Permit};
 pub use limits::{TcpLimits, TcpTimes};
 pub(crate) use returns::Events;

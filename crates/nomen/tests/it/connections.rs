@@ -41,6 +41,31 @@ fn counted(server: &Server, name: &str) -> u64 {
 }
 
 #[test]
+fn the_idle_time_at_full_load_is_the_one_of_its_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    let keys = "tcp-connections = 4\ntcp-connections-per-client = 4\ntcp-idle-timeout = \"1h\"\n\
+                tcp-idle-timeout-full = \"30m\"\n";
+    let server = Server::start_in(folder, keys, "");
+    let time = || {
+        let stats = server.ctl_json(&["stats"]);
+        stats["nomen_tcp_idle_timeout_seconds"].as_f64().expect("a number")
+    };
+    assert_eq!(time(), 3600.0);
+    let streams: Vec<TcpStream> = (0..4).map(|_| connect("127.1.2.3", server.address)).collect();
+    assert!(streams.iter().all(is_answered));
+    assert_eq!(time(), 1800.0);
+    server.reconfigure("tcp-idle-timeout-full = \"30m\"", "tcp-idle-timeout-full = \"50ms\"");
+    server.reload();
+    assert_eq!(time(), 0.05);
+    assert_eq!(counted(&server, "nomen_net_tcp_timeout_idle_total"), 0);
+    // The new time is for connections that do something after the reload.
+    assert!(is_answered(&streams[0]));
+    eventually("one was closed", &server, || counted(&server, "nomen_net_tcp_timeout_idle_total") > 0);
+    eventually("the time is longer again", &server, || time() > 0.05);
+}
+
+#[test]
 fn clients_of_one_network_kept_all_others_from_connecting() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("example.zone"), APEX).expect("written");

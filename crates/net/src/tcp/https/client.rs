@@ -28,7 +28,7 @@ use crate::proxies::{HttpProxyRules, fault_counter};
 use crate::stats::WorkerStats;
 use crate::tcp::connection::SharedBuffers;
 use crate::tcp::event::{ConnectionEvent, Late};
-use crate::tcp::life::{Close, idle_time};
+use crate::tcp::life::Close;
 use crate::tcp::limits::{Activity, Permit, TcpTimes, TurnedAway};
 use crate::tcp::returns::Events;
 
@@ -176,7 +176,7 @@ impl<F: HandlerFactory> HttpClient<F> {
             // Each request has its own time limit; this is when to look again.
             return (Instant::now() + times.write, Close::Message);
         }
-        let idle = idle_time(times.idle, times.idle_min, state.permit.borrow().load());
+        let idle = times.idle_at(state.permit.borrow().load());
         match state.greeted.get() {
             false => (state.since.get() + times.first_message.min(idle), Close::First),
             true => (state.since.get() + idle, Close::Idle),
