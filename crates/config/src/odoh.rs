@@ -34,8 +34,8 @@ keys! {
         /// of HTTPS: replace it daily. Unset: random keys that nomen makes and replaces.
         live "key-files" files: Option<Vec<At<ObliviousKeyFile>>> = None,
             example ["/run/nomen/odoh/new.key", "/run/nomen/odoh/old.key"];
-        /// Most messages of a client in a second that cannot be decrypted, each of which takes as much time as
-        /// a query; a client is an IPv4 address or an IPv6 /64, and for queries through a proxy the proxy.
+        /// Most messages of a client in a second that cannot be decrypted, each of which takes as long as a
+        /// query; a client is an IPv4 address or an IPv6 /64, and for queries through a proxy the proxy.
         /// Beyond it none of its messages is decrypted, and all get the HTTP status 429. Messages for an
         /// unknown key do not count. 0: no limit.
         live "malformed-per-second" malformed: Int<u32, 0, 1_000_000> = Int(100), example 1000;

@@ -209,8 +209,8 @@ impl<M: Memory> Engine<M> {
     }
 
     /// Returns a copy of the engine as it is now, for a query that an operator asks about: it reports the
-    /// rule that decides the query to `log`. No client sent the query: no other log receives it, and it counts
-    /// for no limit.
+    /// rule that decides the query to `log`. No client sent the query: no other log receives it, and it
+    /// counts for no limit.
     pub fn for_operator(&self, log: Arc<dyn RuleLog>) -> Self {
         let shared = Shared::clone(&self.shared.load());
         let config = match shared.config.limits {

@@ -122,8 +122,8 @@ impl Clone for TrustTable {
 }
 
 impl TrustTable {
-    /// Shortest lifetime of an entry. Data with TTL 0 are for the lookup that requested them (RFC 1035 §3.2.1),
-    /// and for those that begin in the same second.
+    /// Shortest lifetime of an entry. Data with TTL 0 are for the lookup that requested them (RFC 1035
+    /// §3.2.1), and for those that begin in the same second.
     const MIN_LIFETIME: Ttl = Ttl::from_secs(1);
     /// Shortest lifetime of an entry for a validation that began before its TTL ended: it has to fetch other
     /// records meanwhile, and would otherwise fetch this one again and again.

@@ -275,8 +275,8 @@ impl ZoneFiles {
         Ok(current(true))
     }
 
-    /// Returns the data of a zone that is signed here, with the keys of others. `syncs`: whether signing makes
-    /// its CDS and CDNSKEY records.
+    /// Returns the data of a zone that is signed here, with the keys of others. `syncs`: whether signing
+    /// makes its CDS and CDNSKEY records.
     fn data_of(&self, apex: &ZoneName, zone: &Zone, syncs: bool) -> Result<Arc<Zone>, SignFault> {
         let status = lock(&self.shared.signing).get(apex).cloned();
         let is_ours = |rdata: &[u8]| {
