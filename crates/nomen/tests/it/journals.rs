@@ -311,6 +311,7 @@ fn a_journal_whose_mark_is_gone_or_damaged_was_served_as_it_is() {
         assert!(answer.contains("SERVFAIL") && answer.contains("EDE"), "{what}: {answer}");
         assert_eq!(add(nomen.address, "example", "other.example"), Some(2), "{what}");
         damaged(&nomen, 1);
+        nomen.wait_for_log("`nomen ctl zone accept example. --journal`", 1);
         let log = nomen.log();
         let said = |line: &&str| line.contains("ERROR") && line.contains("zone example.");
         let errors: Vec<&str> = log.lines().filter(said).collect();
