@@ -219,8 +219,8 @@ fn each_transport_has_all_that_it_can_have() {
         let [open, signed] = [false, true].map(|signed| matrix.update(transport, signed));
         assert!(open.contains("REFUSED"), "{transport}: {open}");
         assert!(signed.contains("NOERROR"), "{transport}: {signed}");
-        // kdig asks for a transfer over TCP where it would use UDP. The zone fits in one message, which is what
-        // HTTP has room for.
+        // kdig asks for a transfer over TCP where it would use UDP. The zone fits in one message, as it has
+        // to over HTTP.
         if transport != "udp" {
             let zone = of(&["example", "AXFR", "-y", &key]);
             assert!(zone.contains("192.0.2.1") && zone.matches("SOA").count() >= 2, "{transport}: {zone}");
