@@ -2,7 +2,7 @@
 
 A zone is a set of (owner, type, TTL, data): text in lower case, names with the final dot, data in presentation form.
 """
-import socket, struct
+import random, socket, struct
 
 A, NS, SOA, TXT, IXFR, AXFR, ANY = 1, 2, 6, 16, 251, 252, 255
 TYPES = {A: "A", NS: "NS", SOA: "SOA", TXT: "TXT"}
@@ -86,17 +86,19 @@ class Asker:
     """A UDP socket to one server."""
 
     def __init__(self, port, timeout=1.0):
-        self.socket, self.number = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0
+        # A late reply to another socket may come to its port: the numbers of two sockets differ.
+        self.socket, self.number = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), random.randrange(1 << 16)
         self.socket.settimeout(timeout)
         self.socket.connect((HOST, port))
 
     def exchange(self, message):
-        """Sends a message whose number is that of `next_number`. Returns the reply."""
+        """Sends a message whose number is that of `next_number`. Returns the reply: of the same kind, with the same question."""
+        end, opcode = message.index(b"\0", 12) + 5, message[2] & 0x78
         try:
             self.socket.send(message)
             while True:
                 reply = self.socket.recv(4096)
-                if reply[:2] == message[:2]:
+                if reply[:2] == message[:2] and reply[2] & 0xf8 == 0x80 | opcode and reply[12:end].lower() in (b"", message[12:end].lower()):
                     return reply
         except OSError as why:
             raise DnsError("no reply: %s" % why)

@@ -121,7 +121,7 @@ class History:
                    "@ 60 NS ns2.example.net.", "www 60 A 192.0.2.1"]
         end, why = node.create(zone.name, records)
         if end == MADE:
-            zone.creation, zone.is_there, zone.in_doubt = creation, True, False
+            zone.creation, zone.is_there, zone.in_doubt = creation, True, self.may_be_undone(zone.begun)
             self.created += 1
         elif end == UNCLEAR:
             zone.in_doubt = True
@@ -130,14 +130,19 @@ class History:
         return end, why
 
     def remove(self, node, zone):
-        zone.in_doubt = True
+        zone.in_doubt, begun = True, time.monotonic()
         end, why = node.remove(zone.name)
         if end == MADE:
-            zone.is_there, zone.in_doubt, zone.possible = False, False, set()
+            zone.is_there, zone.in_doubt = False, self.may_be_undone(begun)
+            zone.possible = zone.possible if zone.in_doubt else set()
             self.removed += 1
         elif end == REFUSED and zone.creation in zone.possible:
             zone.in_doubt = len(zone.possible) > 1
         return end, why
+
+    def may_be_undone(self, begun):
+        """Whether a failover that lags may have lost a creation or a removal that began then: the reply may come after the failover."""
+        return self.loss is not None and begun <= self.loss[1]
 
     # Threads.
 
@@ -318,7 +323,8 @@ class History:
                     change.number, change.zone, change.node, change.way))
 
     def is_overwritten(self, change):
-        """Whether the values of an update were replaced by updates at the same time: those that are signed together are one change of the log."""
+        """Whether the values of an update were replaced by updates that the node decided together with it: signed together, they are one change of
+        the log. All of them wait for their replies when they are decided, so their times overlap; one that was refused replaced nothing."""
         beside = [other for other in self.changes if other is not change and other.zone == change.zone and other.way == "update"
-                  and other.begun <= change.ended and change.begun <= other.ended]
+                  and other.node == change.node and other.end != REFUSED and other.begun <= change.ended and change.begun <= other.ended]
         return all(any(owner in other.values for other in beside) for owner in change.values)

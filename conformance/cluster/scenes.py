@@ -162,6 +162,28 @@ def cut(world):
     world.rest()
 
 
+@scene("created-anew")
+def created_anew(world):
+    """A node is cut off, or down, while zones are removed and created again: what it has of them is of other zones."""
+    for number in range(3):
+        world.rest()
+        node = world.pick.choice(world.nodes)
+        ways = world.proxies[world.nodes.index(node)]
+        if number == 1:
+            node.kill()
+        for way in ways:
+            way.refuse = True
+            way.cut()
+        world.history.manager_pace = 0.02
+        world.rest(1, 1.5)
+        world.history.manager_pace = 0.4
+        for way in ways:
+            way.refuse = False
+        if number == 1:
+            node.start()
+    world.rest()
+
+
 @scene("cut-commit")
 def cut_commit(world):
     """Connections end in the middle of a commit: before it arrives, within it, after it is made, and within its reply."""

@@ -212,15 +212,15 @@ class World:
             self.history.report("%s has %s keys, and one was made for it" % (name, keys[0][0]))
 
     def check_changes(self):
-        """After all faults, every node takes changes."""
-        zone = next(iter(self.history.zones.values()))
-        for node in self.nodes:
-            until, change = time.monotonic() + 20, None
-            while time.monotonic() < until and (change is None or change.end != MADE):
-                change = self.history.change(node, zone, ["n0"], "edit")
-                time.sleep(0 if change.end == MADE else 0.3)
-            if change.end != MADE:
-                self.history.report("node %s takes no change after the faults: %s %s" % (node.name, change.end, change.why))
+        """After all faults, every node takes changes of every zone."""
+        for zone in self.history.zones.values():
+            for node in self.nodes if zone.is_there and not zone.in_doubt else ():
+                until, change = time.monotonic() + 20, None
+                while time.monotonic() < until and (change is None or change.end != MADE):
+                    change = self.history.change(node, zone, ["n0"], "edit")
+                    time.sleep(0 if change.end == MADE else 0.3)
+                if change.end != MADE:
+                    self.history.report("node %s takes no change of %s after the faults: %s %s" % (node.name, zone.name, change.end, change.why))
 
     def faults_of_nodes(self):
         """Panics in the logs of the nodes."""

@@ -34,6 +34,6 @@ pub mod metrics;
 pub mod parts;
 pub mod protocol;
 pub mod rates;
-mod readiness;
+pub mod readiness;
 pub mod socket;
 pub mod tokens;

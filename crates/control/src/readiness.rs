@@ -15,11 +15,8 @@ const MAX_ZONES: usize = 20;
 /// a load balancer would take all of them out of service.
 pub(crate) fn unready(parts: &ServerParts) -> Option<String> {
     let zones = parts.table.all();
-    let is_unfit = |zone: &ZoneStatus| {
-        let changes = || parts.changes.as_ref()?.status(&zone.spec.apex)?.fault;
-        zone.spec.origin == Origin::Database && changes().is_some()
-    };
-    let mut silent: Vec<_> = zones.iter().filter(|zone| zone.zone.is_none() && !is_unfit(zone)).collect();
+    let is_silent = |zone: &ZoneStatus| zone.zone.is_none() && !is_unfit(parts, zone);
+    let mut silent: Vec<_> = zones.iter().filter(|zone| is_silent(zone)).collect();
     if silent.is_empty() {
         return database(parts);
     }
@@ -28,6 +25,46 @@ pub(crate) fn unready(parts: &ServerParts) -> Option<String> {
     let mut out = format!("not ready: {count} of {} zones are not answered\n", zones.len());
     silent.iter().take(MAX_ZONES).for_each(|zone| out += &format!("{} {}\n", zone.spec.apex, zone.word()));
     Some(out)
+}
+
+/// How far this node is with the first zones of its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstZones {
+    /// They are being read.
+    Awaited,
+    /// They are in service, or there are none.
+    InService,
+    /// The database cannot be reached.
+    OutOfReach,
+}
+
+/// Whether there is a database of which this node knows no zones from an earlier run.
+pub fn lacks_first_zones(parts: &ServerParts) -> bool {
+    zones_of(parts).is_some_and(|zones| zones.count() == 0)
+}
+
+/// Returns how far this node is with the first zones of its database.
+pub fn first_zones(parts: &ServerParts) -> FirstZones {
+    let Some(database) = zones_of(parts).and_then(|zones| zones.database()) else {
+        return FirstZones::InService;
+    };
+    let status = database.status();
+    if status.current_at.is_none() {
+        return if status.fault.is_some() { FirstZones::OutOfReach } else { FirstZones::Awaited };
+    }
+    let is_awaited = |zone: &ZoneStatus| {
+        zone.spec.origin == Origin::Database && zone.zone.is_none() && !is_unfit(parts, zone)
+    };
+    match parts.table.all().iter().any(|zone| is_awaited(zone)) {
+        true => FirstZones::Awaited,
+        false => FirstZones::InService,
+    }
+}
+
+/// Whether the records of a zone in the database are no zone.
+fn is_unfit(parts: &ServerParts, zone: &ZoneStatus) -> bool {
+    let changes = || parts.changes.as_ref()?.status(&zone.spec.apex)?.fault;
+    zone.spec.origin == Origin::Database && changes().is_some()
 }
 
 /// Returns that this node does not know the zones of the database, neither from there nor from an earlier

@@ -111,6 +111,8 @@ pub(crate) struct InFlight {
     pub(crate) tag: i64,
     /// The session that they were sent on: process and start of it.
     pub(crate) session: (i32, String),
+    /// The last change that was known before: theirs have later numbers.
+    pub(crate) after: i64,
     pub(crate) jobs: Vec<Waiting>,
 }
 

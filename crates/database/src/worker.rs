@@ -264,8 +264,14 @@ async fn commit_all(shared: &Arc<Shared>, link: &Link) -> String {
 /// Notes jobs as sent and returns their tag.
 fn send(shared: &Shared, link: &Link, jobs: Vec<Waiting>) -> i64 {
     let tag = random_tag();
-    shared.queue.sent(InFlight { tag, session: link.session.clone(), jobs });
+    let (session, after) = (link.session.clone(), known_change(shared));
+    shared.queue.sent(InFlight { tag, session, after, jobs });
     tag
+}
+
+/// The last change of the database that this node knows.
+fn known_change(shared: &Shared) -> i64 {
+    shared.status().last_change
 }
 
 /// Takes back the jobs that were sent.
@@ -385,7 +391,8 @@ async fn one(shared: &Arc<Shared>, writer: &Writer<'_>, waiting: Waiting) -> Res
         Job::Create(zone, _) => OneJob::Create(zone.clone()),
         Job::Remove(zone, author, _) => OneJob::Remove(*zone, author.clone()),
     };
-    shared.queue.sent(InFlight { tag, session, jobs: vec![Waiting { job, since }] });
+    let after = known_change(shared);
+    shared.queue.sent(InFlight { tag, session, after, jobs: vec![Waiting { job, since }] });
     let done = copy.perform(writer, tag).await;
     if let Err(WriteFault::Lost(why)) = done {
         return Err(why);

@@ -496,7 +496,8 @@ pub(crate) enum Found {
 }
 
 /// Finds out over a new connection whether jobs were made: their tag is in the database, or their session
-/// has ended without it. A session that is still there is ended.
+/// has ended without it. A session that is still there is ended. It is not known where the database has
+/// forgotten changes since.
 pub(crate) async fn find_out(client: &Client, sent: &InFlight, deadline: Instant) -> Found {
     let mut why = String::from("the session of the commit does not end");
     loop {
@@ -536,7 +537,17 @@ async fn look(client: &Client, sent: &InFlight) -> Result<Option<Found>, tokio_p
         let zones: Result<Vec<ZoneId>, _> = rows.iter().map(|row| row.try_get(0).map(ZoneId)).collect();
         return Ok(Some(Found::Made(zones?)));
     }
-    Ok((!is_there).then_some(Found::NotMade))
+    if is_there {
+        return Ok(None);
+    }
+    let query = "SELECT a.last_change, (SELECT min(c.number) FROM nomen.changes c) FROM nomen.about a";
+    let row = client.query_typed_one(query, &[]).await?;
+    let (last, first): (i64, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+    let has_all = last <= sent.after || first.is_some_and(|first| first <= sent.after + 1);
+    Ok(Some(match has_all {
+        true => Found::NotMade,
+        false => Found::Unknown("the database has forgotten changes since (`keep-changes`)".into()),
+    }))
 }
 
 /// Ends jobs as they were found.

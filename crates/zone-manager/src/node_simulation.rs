@@ -47,7 +47,7 @@ use crate::simulation::{self, Answer, Chances, host_name, hosts, key, name, seed
 use crate::stores::differences::Differences;
 use crate::zones::manager::simulated::SimulatedZones;
 use threads::background::Background;
-use threads::sync::lock;
+use threads::sync::{lock, write};
 
 const NODES: usize = 3;
 const ZONES: [&str; 2] = ["a.", "b."];
@@ -244,10 +244,10 @@ impl Node {
             let at_hand = self.zones.table.get(&apex(zone)).and_then(|state| state.zone.clone());
             match at_hand.map(|version| version.serial()) {
                 Some(serial) if serial == model.newest(zone).serial() => {}
-                Some(serial) => self.changes.follow(&apex(zone), model.content(zone, serial)),
+                Some(serial) => self.follow(zone, model.content(zone, serial)),
                 None => {
                     let whole = ZoneContent::Whole(Arc::clone(model.newest(zone)));
-                    self.changes.follow(&apex(zone), whole);
+                    self.follow(zone, whole);
                 }
             }
         }
@@ -260,7 +260,7 @@ impl Node {
         for (zone, change) in new {
             match change {
                 Some(change) => {
-                    self.changes.follow(&apex(*zone), ZoneContent::Steps(vec![Arc::clone(change)]));
+                    self.follow(*zone, ZoneContent::Steps(vec![Arc::clone(change)]));
                 }
                 None => self.take_keys(model, *zone),
             }
@@ -278,10 +278,15 @@ impl Node {
         while self.changes.run() {}
         for (zone, change) in &new {
             if let Some(change) = change {
-                self.changes.follow(&apex(*zone), ZoneContent::Steps(vec![Arc::clone(change)]));
+                self.follow(*zone, ZoneContent::Steps(vec![Arc::clone(change)]));
             }
         }
         self.followed = model.feed.len();
+    }
+
+    /// Sends what the database has of a zone.
+    fn follow(&self, zone: usize, content: ZoneContent) {
+        self.changes.follow(&apex(zone), ZoneId(zone as i64 + 1), content);
     }
 
     /// Takes the keys of a zone from the database.
@@ -313,7 +318,7 @@ impl Node {
         match ask {
             Ask::Fetch(zone) if self.is_connected => {
                 let whole = ZoneContent::Whole(Arc::clone(model.newest(zone)));
-                self.changes.follow(&apex(zone), whole);
+                self.follow(zone, whole);
             }
             // The next connection compares all zones.
             Ask::Fetch(_) => {}
@@ -683,4 +688,35 @@ fn a_node_looks_at_a_zone_whose_keys_and_records_came_together() {
     nodes[1].read_together(model);
     while world.work(1) | world.nodes[1].changes.look() {}
     assert_eq!(states(&world.nodes[0]), states(&world.nodes[1]));
+}
+
+/// A node that has just started takes the version in service as its base. The zone is removed before the base
+/// is there: the update is in no database, and must not be acknowledged.
+#[test]
+fn an_update_that_meets_the_removal_of_its_zone_is_not_kept_by_the_node_alone() {
+    for database_is_first in [false, true] {
+        let notes = tempfile::tempdir().expect("a folder");
+        let mut world = World::new(1, notes.path(), None);
+        world.finish();
+        world.crash(0, notes.path());
+        let node = &mut world.nodes[0];
+        node.zones.run();
+        assert!(node.zones.served(&apex(0)).is_some(), "the stored version");
+        let answer = Arc::new(Mutex::new(None));
+        let (of, host) = (Arc::clone(&answer), host_name(ZONES[0], 1));
+        let add = Update::Add { owner: host, rtype: Type::TXT, ttl: Ttl::ZERO, rdata: b"\x01x".to_vec() };
+        let of_zone = name(ZONES[0]).as_name().to_lower();
+        let request = UpdateRequest::of(of_zone.as_lower(), Vec::new(), vec![add]);
+        node.changes.update(request, move |is_ok| *lock(&of) = Some(is_ok));
+        while node.changes.run() {}
+        node.zones.run();
+        if database_is_first {
+            node.database.remove(&apex(0));
+        } else {
+            write(&node.zones.table.states().zones).remove(&apex(0));
+        }
+        while node.changes.run() | node.background.run_waiting(|_| 0) {}
+        node.zones.run();
+        assert_eq!(*lock(&answer), Some(false), "database first: {database_is_first}");
+    }
 }

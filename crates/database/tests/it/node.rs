@@ -372,8 +372,8 @@ impl Node {
         }
     }
 
-    /// Reads the table of nodes until it is as expected. A connection that was just closed fails a question, and a node that was just
-    /// started or stopped is not in the table or still in it.
+    /// Reads the table of nodes until it is as expected. A connection that was just closed fails a question,
+    /// and a node that was just started or stopped is not in the table or still in it.
     pub(crate) fn until_nodes(
         &self,
         what: &str,

@@ -1,7 +1,8 @@
 //! Operators of nodes with a database: what `nomen ctl`, metrics, `/readyz` and the API show of it, and zones
 //! that programs create in it and remove from it. PostgreSQL is a real one.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -10,7 +11,7 @@ use testkit::postgres::{PostgresDatabase, PostgresServer, PostgresStop};
 use crate::api::{ALL, Api, Token, curl, token};
 use crate::changes;
 use crate::metrics::http;
-use crate::support::{APEX, eventually, free_address, run, text, written};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, run, text, written};
 
 /// First records of a zone.
 const RECORDS: [&str; 2] = ["@ 3600 NS ns1.example.net.", "www 60 A 192.0.2.1"];
@@ -243,4 +244,74 @@ fn a_server_without_a_database_says_so() {
     let got = api.get(&admin, "/database");
     assert!(got.status == 409 && got.body.contains("[database]"), "{got:?}");
     assert_eq!(api.server.ctl_json(&["status"])["database"], Value::Null);
+}
+
+/// Forwards connections to a port of this host. `first` runs before the first one is forwarded. Returns the
+/// port of the proxy.
+fn proxy(to: u16, first: impl FnOnce() + Send + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let mut first = Some(first);
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let near = near.expect("a connection");
+            first.take().into_iter().for_each(|first| first());
+            let far = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).expect("a connection");
+            for (from, to) in [(&near, &far), (&far, &near)] {
+                let (mut from, mut to) = (from.try_clone().expect("a copy"), to.try_clone().expect("a copy"));
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn a_query_that_comes_before_the_first_zones_of_the_database_waits_for_them() {
+    let database = database(PostgresServer::shared());
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("first.test.zone"), format!("{APEX}www A 192.0.2.1\n"))
+        .expect("written");
+    let imported = run(folder.path(), &["database", "import", "--url", &database.url(), "first.test.zone"]);
+    assert!(imported.status.success(), "{imported:?}");
+    let (address, client) = (free_address(), UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    let asking = client.try_clone().expect("a copy");
+    // A server that answers before it has the zones does so now.
+    let first = move || {
+        asking.send_to(&message(7, "www.first.test", 1), address).expect("sent");
+        asking.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+        let _ = asking.peek(&mut [0; 512]);
+        asking.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+    };
+    let url = database.url_at(proxy(PostgresServer::shared().port(), first));
+    let sections = format!("[database]\nurl = \"{url}\"\ntimeout = \"60s\"\n");
+    // The server has no file of the zone.
+    let empty = tempfile::tempdir().expect("a folder");
+    let server = Server::start_at(address, empty, "state-dir = \"state\"\n", &sections);
+    let (mut reply, mut again) = ([0; 512], [0; 512]);
+    let size = client.recv(&mut reply).expect("a reply");
+    assert_eq!((reply[3] & 15, reply[7]), (0, 1), "an answer, not a refusal: {}", server.log());
+    // The next start has its zones, and waits for nothing.
+    let state = server.stop();
+    let closed = free_address();
+    let url = database.url_at(closed.port());
+    let sections = format!("[database]\nurl = \"{url}\"\n");
+    let server = Server::start_at(address, state, "state-dir = \"state\"\n", &sections);
+    client.send_to(&message(7, "www.first.test", 1), address).expect("sent");
+    assert_eq!(client.recv(&mut again).expect("a reply"), size);
+    assert_eq!(again[..size], reply[..size], "{}", server.log());
+}
+
+#[test]
+fn an_empty_node_that_cannot_reach_its_database_answers_from_its_own_zones() {
+    let url = format!("postgresql://nomen@127.0.0.1:{}/none", free_address().port());
+    let sections =
+        format!("[database]\nurl = \"{url}\"\n[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n");
+    let server = Server::start_in(changes::folder(APEX), "state-dir = \"state\"\n", &sections);
+    server.wait_for_log("queries are answered without the zones of the database", 1);
+    assert!(server.query(&["example", "SOA", "+short"]).contains("admin"));
+    assert!(server.query(&["first.test", "SOA"]).contains("status: REFUSED"));
 }

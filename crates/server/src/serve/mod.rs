@@ -2,12 +2,14 @@
 //! matters: sockets first, then privileges, then everything that reads untrusted data.
 //!
 //! `assemble` makes the parts and connects them; `database` starts the connection to the database;
+//! `opening` has the listeners answer;
 //! `confinement` finds what the sandbox lets them read; `trial` checks what a start needs of the system;
 //! `passed` finds the listener of each socket that systemd or the previous server passes.
 
 mod assemble;
 pub mod confinement;
 mod database;
+mod opening;
 mod passed;
 mod sockets;
 mod take_over;
@@ -41,10 +43,12 @@ use control::http::{self, HttpService};
 use control::listener;
 use control::metrics::figures;
 use control::parts::ServerParts;
+use control::readiness::lacks_first_zones;
 use control::socket::Socket;
+use opening::{Opening, announce};
 use passed::PassedSockets;
 use serving::descriptors;
-use serving::frontend::{Frontend, Served, certificates, oblivious};
+use serving::frontend::{Served, certificates, oblivious};
 use serving::issuing;
 use sockets::Sockets;
 use telemetry::logging;
@@ -138,19 +142,20 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     warn_of_idle_rules(&frontend.engine, &inner_rules);
     // From the first query on, a stop is in order: clients that wait are answered, sockets are stored.
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
-    frontend.serve(std::mem::take(&mut sockets.dns)).map_err(|e| outside(e.to_string()))?;
-    if stores_sockets {
-        store_sockets(frontend);
+    let mut opening = Some(Opening { sockets: std::mem::take(&mut sockets.dns), stores_sockets });
+    if let Some(opening) = opening.take_if(|_| !lacks_first_zones(&parts)) {
+        opening.open(frontend).map_err(outside)?;
     }
     keep_zones(zones)?;
     if let Some(settings) = database {
         database::start(&parts, source, settings)?;
     }
-    telemetry::systemd::notify_ready(&parts.table.in_words());
-    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    greet(source, &frontend.addresses());
+    if opening.is_none() {
+        announce(&parts);
+        greet(source, &frontend.addresses());
+    }
     let Sockets { control, metrics, api, acme, .. } = sockets;
-    attend(parts, (runtime, signals), control, metrics, ((api, documents), acme)).map_err(outside)
+    attend(parts, (runtime, signals), control, metrics, ((api, documents), acme), opening).map_err(outside)
 }
 
 /// Returns the runtime for control, metrics and signals.
@@ -160,15 +165,6 @@ fn runtime() -> Result<Runtime, StartFault> {
         .max_blocking_threads(8)
         .build()
         .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
-}
-
-/// Stores the listening sockets with the service manager, which passes them to the next server.
-fn store_sockets(frontend: &Frontend) {
-    match frontend.sockets().and_then(|sockets| telemetry::systemd::store(passed::STORED, &sockets)) {
-        Ok(true) => frontend.leave_unread(),
-        Ok(false) => {}
-        Err(e) => warn!("a restart may lose queries: the service manager does not store the sockets: {e}"),
-    }
 }
 
 /// Prints commands to try, if there is no configuration file.
@@ -246,6 +242,26 @@ fn serve_api(
     Ok(())
 }
 
+/// Serves metrics and health, if there is a listening socket for them.
+fn serve_metrics(parts: &ServerParts, socket: Option<TcpListener>) -> Result<(), String> {
+    let Some(socket) = socket else { return Ok(()) };
+    let listener = tokio::net::TcpListener::from_std(socket);
+    let listener = listener.map_err(|e| format!("cannot use the metrics socket: {e}"))?;
+    let (figures, in_force) = (figures(parts), Arc::clone(&parts.in_force));
+    let connections = Arc::clone(&parts.connections.metrics);
+    let service = HttpService { figures, parts: parts.clone(), in_force, connections };
+    tokio::spawn(http::serve(service, listener));
+    Ok(())
+}
+
+/// Has listeners answer that wait for the zones of the database. Returns only if that fails, with the reason.
+async fn open_with_zones(opening: Option<Opening>, parts: ServerParts) -> String {
+    match opening {
+        Some(opening) => opening.open_with_zones(parts).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Answers a CA's requests for challenges, if there are listening sockets for it.
 fn serve_challenges(parts: &ServerParts, sockets: Vec<TcpListener>) -> Result<(), String> {
     let shared = Arc::new(parts.clone());
@@ -261,29 +277,25 @@ fn serve_challenges(parts: &ServerParts, sockets: Vec<TcpListener>) -> Result<()
     Ok(())
 }
 
-/// Serves control and metrics, handles signals, and shuts the service down in order.
+/// Serves control and metrics, handles signals, and shuts the service down in order. `opening`: listeners
+/// that wait for the zones of the database.
 fn attend(
     parts: ServerParts,
     (runtime, signals): (Runtime, Signals),
     control: Option<Socket>,
     metrics: Option<TcpListener>,
     (api, acme): ((Vec<TcpListener>, Arc<ZoneDocuments>), Vec<TcpListener>),
+    opening: Option<Opening>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
     let ServerParts { frontend, manager, recursive, secondaries, changes, differences, logging, .. } =
         parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
-        if let Some(socket) = metrics {
-            let listener = tokio::net::TcpListener::from_std(socket)
-                .map_err(|e| format!("cannot use the metrics socket: {e}"))?;
-            let (figures, in_force) = (figures(&parts), Arc::clone(&parts.in_force));
-            let connections = Arc::clone(&parts.connections.metrics);
-            let service = HttpService { figures, parts: parts.clone(), in_force, connections };
-            tokio::spawn(http::serve(service, listener));
-        }
+        serve_metrics(&parts, metrics)?;
         serve_api(&parts, api)?;
         serve_challenges(&parts, acme)?;
+        let opened = open_with_zones(opening, parts.clone());
         tokio::spawn(issuing::run(Arc::clone(&parts.issuing)));
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
@@ -301,6 +313,7 @@ fn attend(
         let why = tokio::select! {
             signal = signals.until_stopped(&manager, &logging, frontend.dnstap.as_deref()) => signal,
             Some(why) = stopped.recv() => why,
+            fault = opened => return Err(fault),
         };
         info!("{why}: answering what has arrived, then stopping");
         telemetry::systemd::notify_stopping();

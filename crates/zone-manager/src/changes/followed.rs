@@ -21,7 +21,6 @@ use super::queue::{Attempts, Entry, Group, Phase, UpdatableZone, ZoneQueue};
 use super::worker::{Order, Worker};
 use super::{Changes, Shared, clock};
 use crate::database::ZoneDatabase;
-use crate::managed::ZoneStatus;
 use crate::managed::publishing::{Claim, ClaimedZone};
 use crate::stores::Appended;
 use telemetry::repeated::log_repeated;
@@ -52,9 +51,9 @@ impl Changes {
         self.database.get()
     }
 
-    /// Queues what the database has of a zone.
-    pub fn follow(&self, apex: &ZoneName, content: ZoneContent) {
-        self.queue(apex, Entry::Follow(content));
+    /// Queues what the database has of the zone with this number.
+    pub fn follow(&self, apex: &ZoneName, zone: ZoneId, content: ZoneContent) {
+        self.queue(apex, Entry::Follow(zone, content));
     }
 
     /// Takes keys of a zone of the database, unless newer ones are at hand.
@@ -88,6 +87,7 @@ impl Changes {
     pub(crate) fn leave(&self, apex: &ZoneName) {
         let (reply, _) = std::sync::mpsc::sync_channel(1);
         self.queue(apex, Entry::Forget(reply));
+        lock(&self.shared.retaken).remove(apex);
         lock(&self.shared.zones).remove(apex);
         lock(&self.shared.origins).forget(apex);
     }
@@ -95,6 +95,12 @@ impl Changes {
     /// Has the next whole version of a zone taken, even if it is older than the version in service.
     pub(crate) fn take_next(&self, apex: &ZoneName) {
         lock(&self.shared.retaken).insert(apex.clone());
+    }
+
+    /// Whether the next whole version of a zone is to be taken, so that the version in service counts no
+    /// longer.
+    pub(crate) fn takes_next(&self, apex: &ZoneName) -> bool {
+        lock(&self.shared.retaken).contains(apex)
     }
 
     /// Has a zone of the database read again as a whole. `anyway`: it is taken even if it is older than the
@@ -120,31 +126,48 @@ impl Shared {
         is_served.then_some((database, id))
     }
 
-    /// Returns where the keys of a zone are that is signed here.
-    pub(super) fn key_place(&self, apex: &ZoneName) -> KeyPlace {
-        let Some((database, id)) = self.database_id(apex) else { return KeyPlace::Files };
-        match database.keys(id) {
-            Some(keys) => KeyPlace::Database { keys, signs: database.signs() },
-            None => KeyPlace::Unread,
+    /// Returns the database and the number of a zone in it, if its version was opened with this number;
+    /// `None`: the version is of another source.
+    ///
+    /// # Errors
+    /// The database has removed the zone or created another one of its name meanwhile, or the zone has
+    /// another source now. The version counts no longer: its changes would be lost, or those of another zone.
+    pub(super) fn place_of(
+        &self,
+        apex: &ZoneName,
+        opened: Option<ZoneId>,
+    ) -> Result<Option<(Arc<ZoneDatabase>, ZoneId)>, KeepFault> {
+        let place = self.database_id(apex);
+        match (place.as_ref().map(|(_, id)| *id), opened) {
+            (now, opened) if now == opened => Ok(place),
+            (_, Some(_)) => Err(KeepFault::Refused("the database does not have the zone any more".into())),
+            (_, None) => Err(KeepFault::Refused("the zone is that of the database now".into())),
         }
+    }
+
+    /// Returns the number in the database of a version that is to be changed, or `None` if it is of another
+    /// source. `Err`: it is of a zone that the database does not have any more, or has a newer one of.
+    pub(super) fn number_of(&self, apex: &ZoneName, claimed: &ClaimedZone) -> Result<Option<ZoneId>, ()> {
+        if !claimed.of_database {
+            return Ok(None);
+        }
+        let id = self.database_id(apex).map(|(_, id)| id);
+        let is_void = lock(&self.retaken).contains(apex);
+        id.filter(|_| !is_void).map(Some).ok_or(())
     }
 
     /// Whether another node maintains the keys and signatures of a zone.
     pub(super) fn is_maintained_elsewhere(&self, apex: &ZoneName) -> bool {
         self.database_id(apex).is_some_and(|(database, _)| !database.signs())
     }
+}
 
-    /// Whether a zone was of the database, which has removed it. What is in service of it ends soon.
-    pub(super) fn is_removed_from_database(&self, apex: &ZoneName) -> bool {
-        let Some(database) = self.database.get().and_then(Weak::upgrade) else { return false };
-        let is_of_database = |status: Arc<ZoneStatus>| status.spec.origin == Origin::Database;
-        database.id(apex).is_none() && self.states.get(apex).is_none_or(is_of_database)
-    }
-
-    /// Whether the database has removed a zone, or created another one of its name, since the zone was opened
-    /// with this number. Its version counts no longer, and must not be changed as that of another source.
-    pub(super) fn has_left_database(&self, apex: &ZoneName, opened: Option<ZoneId>) -> bool {
-        opened.is_some() && self.database_id(apex).map(|(_, id)| id) != opened
+/// Returns where the keys of a zone are that is signed here.
+pub(super) fn key_place(place: Option<&(Arc<ZoneDatabase>, ZoneId)>) -> KeyPlace {
+    let Some((database, id)) = place else { return KeyPlace::Files };
+    match database.keys(*id) {
+        Some(keys) => KeyPlace::Database { keys, signs: database.signs() },
+        None => KeyPlace::Unread,
     }
 }
 
@@ -153,7 +176,7 @@ impl Worker {
     /// When they came, its version was not that which they are about.
     fn plan_look(&mut self, apex: &ZoneName) {
         let now = clock::now();
-        let place = self.shared.key_place(apex);
+        let place = key_place(self.shared.database_id(apex).as_ref());
         let signer = self.zones.get_mut(apex).and_then(ZoneQueue::open).and_then(|zone| zone.signer.as_mut());
         if let (KeyPlace::Database { keys, .. }, Some(signer)) = (place, signer) {
             signer.expect_keys(keys.version, now);
@@ -165,17 +188,16 @@ impl Worker {
     pub(super) fn commit_group(
         &mut self,
         apex: &ZoneName,
+        (database, id): (Arc<ZoneDatabase>, ZoneId),
         jobs: Vec<ChangeJob>,
         course: Course,
         now: UnixTime,
     ) -> bool {
-        let shared = Arc::clone(&self.shared);
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Some(zone) = queue.open() else { return false };
         let (before, number) = (Arc::clone(&zone.version), zone.number);
         let begun = Instant::now();
         let since = zone.attempts.get_or_insert(Attempts { since: begun, conflicts: 0 }).since;
-        let Some((database, id)) = shared.database_id(apex) else { return false };
         let Some(truth) = database.truth() else {
             let why = "the connection to the database has not started".to_owned();
             self.settle(apex, jobs, None, Some(KeepFault::Database(why)), now);
@@ -214,14 +236,15 @@ impl Worker {
                 zone.attempts = None;
                 let steps: Vec<_> = group.course.changes().cloned().collect();
                 let (stored, synced) = (steps.len(), Some(group.begun.elapsed()));
-                let database = shared.database.get().and_then(Weak::upgrade);
-                if let (Some(database), true) = (&database, stored > 0) {
-                    database.keep(apex, Arc::clone(&group.course.zone), Some(steps));
-                }
-                let keys = group.course.keys.as_ref().and_then(|keys| keys.after.clone());
-                if let (Some(database), Some(keys), Some(id)) = (&database, keys, zone.database) {
-                    database.set_keys(id, &keys);
-                    zone.signer.iter_mut().for_each(|signer| signer.committed(Arc::clone(&keys)));
+                // The zone may have been removed since.
+                if let Ok(Some((database, id))) = shared.place_of(apex, zone.database) {
+                    if stored > 0 {
+                        database.keep(apex, Arc::clone(&group.course.zone), Some(steps));
+                    }
+                    if let Some(keys) = group.course.keys.as_ref().and_then(|keys| keys.after.clone()) {
+                        database.set_keys(id, &keys);
+                        zone.signer.iter_mut().for_each(|signer| signer.committed(Arc::clone(&keys)));
+                    }
                 }
                 let appended = Appended { stored, fault: None, synced, size: None, acknowledged: None };
                 return self.stored(apex, number, appended);
@@ -262,12 +285,18 @@ impl Worker {
         }
     }
 
-    /// Takes what the database has of a zone of which a version is at hand.
-    pub(super) fn follow(&mut self, apex: &ZoneName, content: ZoneContent) {
+    /// Takes what the database has of the zone with this number, while a version of the zone of this name is
+    /// at hand.
+    pub(super) fn follow(&mut self, apex: &ZoneName, of: ZoneId, content: ZoneContent) {
         let shared = Arc::clone(&self.shared);
-        let Some((database, id)) = shared.database_id(apex) else { return };
+        // A zone that is gone gets no version.
+        let Some((database, id)) = shared.database_id(apex).filter(|(_, id)| *id == of) else { return };
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
         let at_hand = Arc::clone(&zone.version);
+        // The version at hand is of a zone that was removed, and created anew.
+        if zone.database != Some(id) {
+            return self.begin_followed(apex, &database, id, content);
+        }
         let steps = match content {
             ZoneContent::Unfit(why) => return self.unfit(apex, why),
             ZoneContent::Steps(steps) => match ahead_of(&at_hand, &steps) {
@@ -297,24 +326,29 @@ impl Worker {
 
     /// Takes what the database has of a zone of which no version is in service.
     pub(super) fn follow_first(&mut self, apex: &ZoneName) {
-        let shared = Arc::clone(&self.shared);
-        let Some(Entry::Follow(content)) =
+        let Some(Entry::Follow(of, content)) =
             self.zones.get_mut(apex).and_then(|queue| queue.entries.pop_front())
         else {
             return;
         };
         // A zone that is gone gets no version.
-        let Some((database, id)) = shared.database_id(apex) else { return };
+        if let Some((database, id)) = self.shared.database_id(apex).filter(|(_, id)| *id == of) {
+            self.begin_followed(apex, &database, id, content);
+        }
+    }
+
+    /// Takes the first version of a zone of the database.
+    fn begin_followed(&mut self, apex: &ZoneName, database: &ZoneDatabase, id: ZoneId, content: ZoneContent) {
         match content {
             ZoneContent::Unfit(why) => self.unfit(apex, why),
-            ZoneContent::Steps(_) => fetch(&database, id, apex),
+            ZoneContent::Steps(_) => fetch(database, id, apex),
             ZoneContent::Whole(version) => {
-                lock(&shared.retaken).remove(apex);
-                let claim = Claim::new(apex.clone(), None);
-                let claimed = ClaimedZone { version: Arc::clone(&version), file: None, claim };
-                self.open(apex, claimed, true);
+                lock(&self.shared.retaken).remove(apex);
+                let (claim, of_database) = (Claim::new(apex.clone(), None), true);
+                let claimed = ClaimedZone { version: Arc::clone(&version), of_database, file: None, claim };
+                self.open(apex, claimed, Some(id), true);
                 database.keep(apex, Arc::clone(&version), None);
-                shared.publishing.changed(apex.clone(), version, Box::new(|| ()));
+                self.shared.publishing.changed(apex.clone(), version, Box::new(|| ()));
                 self.plan_look(apex);
             }
         }
@@ -406,10 +440,13 @@ fn is_earlier(version: &Zone, at_hand: &Zone) -> bool {
 fn decide_again(queue: &mut ZoneQueue, content: ZoneContent) {
     match std::mem::take(&mut queue.phase) {
         Phase::Storing(zone, group) => {
+            let of = zone.database;
             queue.phase = Phase::Open(zone);
             let jobs = group.jobs.into_iter().rev();
             jobs.for_each(|job| queue.entries.push_front(Entry::Change(job)));
-            queue.entries.push_front(Entry::Follow(content));
+            if let Some(of) = of {
+                queue.entries.push_front(Entry::Follow(of, content));
+            }
         }
         other => queue.phase = other,
     }

@@ -7,19 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use ::database::ZoneId;
 use tracing::{info, warn};
 use wire::{Type, UnixTime, ZoneName};
 use zone::Zone;
 use zone_plan::ZoneSigning;
 
 use super::answers::Settled;
-use super::followed::KeyPlace;
+use super::followed::{KeyPlace, key_place};
 use super::group::{ChangeJob, Course, Decided, KeepFault};
 use super::queue::{Entry, Phase, SignedGroup, ZoneQueue};
 use super::signing::{SignOrder, SignReply, ZoneSigner, log_command};
 use super::transactions::TransactionFault;
 use super::worker::{Order, Worker};
 use super::{NOT_KEPT, clock};
+use crate::database::ZoneDatabase;
 use crate::managed::state::TakeWhen;
 use crate::stores::OnThread;
 use telemetry::repeated::log_repeated;
@@ -51,7 +53,8 @@ impl Worker {
     /// change is noted before it is stored: a crash must not have the file take its place.
     pub(super) fn without_old_files(&mut self, apex: &ZoneName, jobs: Vec<ChangeJob>) -> Vec<ChangeJob> {
         // A zone of the database has no file.
-        if self.shared.database_id(apex).is_some() {
+        let zone = self.zones.get_mut(apex).and_then(ZoneQueue::open);
+        if zone.is_some_and(|zone| zone.database.is_some()) {
             return jobs;
         }
         let mut has_changed = self.shared.has_changed(apex);
@@ -93,17 +96,21 @@ impl Worker {
         jobs: Vec<ChangeJob>,
         now: UnixTime,
     ) -> bool {
-        let keys = self.shared.key_place(apex);
+        let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return false };
+        let (version, opened) = (Arc::clone(&zone.version), zone.database);
+        let place = match self.shared.place_of(apex, opened) {
+            Ok(place) => place,
+            Err(fault) => return self.leave_version(apex, jobs, fault, now),
+        };
+        let keys = key_place(place.as_ref());
         if let KeyPlace::Unread = keys {
             return self.without_keys(apex, jobs, now);
         }
-        let Some(queue) = self.zones.get_mut(apex) else { return false };
-        let version = queue.open().map(|zone| Arc::clone(&zone.version));
-        if let (KeyPlace::Database { keys, .. }, Some(version)) = (&keys, version)
+        if let (KeyPlace::Database { keys, .. }, Some(place)) = (&keys, place)
             && keys.version.number > 0
             && version.serial().compare(keys.serial) == Some(Ordering::Less)
         {
-            return self.behind_keys(apex, jobs, version, now);
+            return self.behind_keys(apex, place, jobs, version, now);
         }
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Phase::Open(mut zone) = std::mem::take(&mut queue.phase) else { return false };
@@ -162,6 +169,7 @@ impl Worker {
     fn behind_keys(
         &mut self,
         apex: &ZoneName,
+        place: (Arc<ZoneDatabase>, ZoneId),
         jobs: Vec<ChangeJob>,
         version: Arc<Zone>,
         now: UnixTime,
@@ -172,7 +180,7 @@ impl Worker {
             return true;
         }
         // A commit without a step, which is a conflict with that version.
-        self.commit_group(apex, jobs, Course::undecided(version), now)
+        self.commit_group(apex, place, jobs, Course::undecided(version), now)
     }
 
     /// Handles the end of signing a group of jobs.

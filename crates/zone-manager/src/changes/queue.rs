@@ -28,8 +28,8 @@ pub(super) enum Entry {
     Newest(Reply<Option<Arc<Zone>>>),
     /// Drops the version: the next job begins with the version in service.
     Release(Reply<()>),
-    /// What the database has of the zone.
-    Follow(ZoneContent),
+    /// What the database has of the zone with this number.
+    Follow(ZoneId, ZoneContent),
     /// Drops all that the thread has of the zone, which does not exist any more.
     Forget(Reply<()>),
 }
@@ -141,7 +141,8 @@ impl ZoneQueue {
         self.entries.iter().find_map(|entry| match entry {
             Entry::Change(ChangeJob::File(job)) if job.rules.signing.is_some() => {
                 let (version, file) = (Arc::clone(&job.zone), job.file.clone());
-                Some(ClaimedZone { version, file, claim: Claim::new(apex.clone(), None) })
+                let claim = Claim::new(apex.clone(), None);
+                Some(ClaimedZone { version, of_database: false, file, claim })
             }
             _ => None,
         })

@@ -109,8 +109,8 @@ impl SimulatedChanges {
     }
 
     /// Sends what the database has of a zone.
-    pub(crate) fn follow(&self, apex: &ZoneName, content: ::database::ZoneContent) {
-        self.order(apex, Entry::Follow(content));
+    pub(crate) fn follow(&self, apex: &ZoneName, zone: ::database::ZoneId, content: ::database::ZoneContent) {
+        self.order(apex, Entry::Follow(zone, content));
     }
 
     /// Returns the stored version of a zone.

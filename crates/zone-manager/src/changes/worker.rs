@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ::database::CommitEnd;
+use ::database::{CommitEnd, ZoneId};
 use journal::StoreFault;
 use query_path::Refusal;
 use tracing::{debug, info};
@@ -296,7 +296,7 @@ impl Worker {
                 return false;
             }
             Some(Entry::Change(_)) => return self.begin_group(apex),
-            Some(Entry::Hold(_) | Entry::Follow(_)) if is_closed => return self.claim(apex),
+            Some(Entry::Hold(_) | Entry::Follow(..)) if is_closed => return self.claim(apex),
             Some(_) => {}
         }
         // The receivers may have timed out.
@@ -319,7 +319,7 @@ impl Worker {
                 (queue.phase, queue.is_held) = (Phase::Closed, false);
                 let _ = reply.try_send(());
             }
-            Some(Entry::Follow(content)) => self.follow(apex, content),
+            Some(Entry::Follow(of, content)) => self.follow(apex, of, content),
             Some(Entry::Forget(reply)) => {
                 (queue.phase, queue.is_held) = (Phase::Closed, false);
                 self.retries.remove(apex);
@@ -344,29 +344,38 @@ impl Worker {
 
     /// Handles the reply to a claim. Dropping a claim that no zone waits for ends it.
     fn claimed(&mut self, apex: &ZoneName, claimed: Option<ClaimedZone>) {
-        let is_stored = self.is_stored(apex) || self.shared.database_id(apex).is_some();
+        let stored = self.is_stored(apex);
         let Some(queue) = self.zones.get_mut(apex) else { return };
         if !matches!(queue.phase, Phase::Claiming) {
             return;
         }
         queue.phase = Phase::Closed;
-        let claimed = claimed.filter(|_| !self.shared.is_removed_from_database(apex));
-        let Some(ClaimedZone { version, file, mut claim }) = claimed.or_else(|| queue.unsigned(apex)) else {
+        let number = claimed.as_ref().map_or(Ok(None), |claimed| self.shared.number_of(apex, claimed));
+        let claimed = claimed.filter(|_| number.is_ok());
+        let Some(mut claimed) = claimed.or_else(|| queue.unsigned(apex)) else {
             return match queue.entries.front() {
-                Some(Entry::Follow(_)) => self.follow_first(apex),
+                Some(Entry::Follow(..)) => self.follow_first(apex),
                 _ => self.not_loaded(apex),
             };
         };
+        let number = number.ok().flatten();
+        let is_stored = stored || number.is_some();
         if is_stored {
-            claim.keep();
+            claimed.claim.keep();
         }
-        self.open(apex, ClaimedZone { version, file, claim }, is_stored);
+        self.open(apex, claimed, number, is_stored);
     }
 
-    /// Has a zone take jobs.
-    pub(super) fn open(&mut self, apex: &ZoneName, claimed: ClaimedZone, is_stored: bool) {
+    /// Has a zone take jobs. `database`: its number in the database, if its version is of one.
+    pub(super) fn open(
+        &mut self,
+        apex: &ZoneName,
+        claimed: ClaimedZone,
+        database: Option<ZoneId>,
+        is_stored: bool,
+    ) {
         self.number += 1;
-        let ClaimedZone { version, file, claim } = claimed;
+        let ClaimedZone { version, file, claim, .. } = claimed;
         let zone = UpdatableZone {
             number: self.number,
             file_serial: version.serial(),
@@ -376,7 +385,7 @@ impl Worker {
             is_stored,
             file,
             claim,
-            database: self.shared.database_id(apex).map(|(_, id)| id),
+            database,
             attempts: None,
             signer: None,
         };
@@ -477,12 +486,11 @@ impl Worker {
     ) -> bool {
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Some(zone) = queue.open() else { return false };
-        let (version, number, database) = (Arc::clone(&zone.version), zone.number, zone.database);
-        if self.shared.has_left_database(apex, database) {
-            let why = "the database does not have the zone any more".to_owned();
-            self.settle(apex, jobs, None, Some(KeepFault::Refused(why)), now);
-            return true;
-        }
+        let (version, number) = (Arc::clone(&zone.version), zone.number);
+        let place = match self.shared.place_of(apex, zone.database) {
+            Ok(place) => place,
+            Err(fault) => return self.leave_version(apex, jobs, fault, now),
+        };
         let course = match course {
             Ok(course) => course,
             Err(fault) => {
@@ -492,10 +500,11 @@ impl Worker {
         };
         let changes: Vec<_> = course.changes().cloned().collect();
         // That nothing changes is only certain if this is the newest version of the database.
-        let is_shared = self.shared.database_id(apex).is_some();
         let is_asked = jobs.iter().any(ChangeJob::is_asked);
-        if is_shared && (!changes.is_empty() || is_asked || course.changes_keys()) {
-            return self.commit_group(apex, jobs, course, now);
+        if let Some(place) = place
+            && (!changes.is_empty() || is_asked || course.changes_keys())
+        {
+            return self.commit_group(apex, place, jobs, course, now);
         }
         if changes.is_empty() {
             self.settle(apex, jobs, Some(course), None, now);
@@ -513,6 +522,22 @@ impl Worker {
         self.storing += 1;
         self.stores.append(apex, append, Box::new(appended), on_thread);
         false
+    }
+
+    /// Ends jobs on a version that counts no longer, for this reason, and drops it. Returns true: other jobs
+    /// may follow, and begin with the version in service.
+    pub(super) fn leave_version(
+        &mut self,
+        apex: &ZoneName,
+        jobs: Vec<ChangeJob>,
+        fault: KeepFault,
+        now: UnixTime,
+    ) -> bool {
+        self.settle(apex, jobs, None, Some(fault), now);
+        if let Some(queue) = self.zones.get_mut(apex) {
+            queue.phase = Phase::Closed;
+        }
+        true
     }
 
     /// Refuses the requests and transactions at the front of the queue if the zone was frozen after they
@@ -592,6 +617,7 @@ impl Worker {
     ) {
         let makes_csync = self.shared.signing_of(apex).is_some_and(|signing| signing.policy.csync);
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
+        let is_current = zone.database.is_none() || self.shared.place_of(apex, zone.database).is_ok();
         let (before, mut is_for_parent) = (zone.version.serial(), false);
         let (decided, steps) = match course {
             None => (Vec::new(), 0),
@@ -626,7 +652,8 @@ impl Worker {
         let settled = self.answers(apex, jobs, decided, before, fault.as_ref());
         // Operators who get a reply see the state that it is about.
         self.plan_maintenance(apex, why.as_deref(), now);
-        if steps == 0 {
+        // A version of a zone that was removed since does not come into service.
+        if steps == 0 || !is_current {
             send_answers(settled);
         } else {
             debug!("zone {}: {steps} changes, serial {before} -> {}", apex, version.serial());
@@ -766,7 +793,7 @@ impl Worker {
             return;
         }
         zone.claim.keep();
-        if self.shared.database_id(apex).is_some() {
+        if zone.database.is_some() {
             return;
         }
         if lock(&self.shared.stored).insert(apex.clone()) {

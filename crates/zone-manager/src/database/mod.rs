@@ -259,6 +259,14 @@ impl ZoneDatabase {
         self.stores.order(apex, StoreOrder::Remove, Box::new(removed));
     }
 
+    /// Removes what is stored of a zone. Waits for the disk.
+    pub(crate) fn forget_now(&self, apex: &ZoneName) {
+        let removed = self.stores.exclusively(apex, |folder| folder.zone(apex.as_name())?.0.remove());
+        if let Err(fault) = removed {
+            warn!("zone {apex}: what is stored of it is not removed: {fault}");
+        }
+    }
+
     /// Loads the stored version of a zone, if there is one. One that cannot be used is renamed.
     pub(crate) fn load(&self, apex: &ZoneName, key: &HashKey) -> Option<Arc<Zone>> {
         let loaded = self.stores.exclusively(apex, |folder| {

@@ -62,6 +62,8 @@ pub(crate) enum Publishing {
 pub struct ClaimedZone {
     /// The version in service.
     pub version: Arc<Zone>,
+    /// Whether it is a version of a zone of the database.
+    pub of_database: bool,
     /// Its file as it was when last read.
     pub file: Option<FileStamp>,
     /// Ends the claim when dropped.

@@ -56,7 +56,7 @@ impl DatabaseSink for DatabaseFollower {
 
     fn content(&self, zone: ZoneId, apex: &ZoneName, content: ZoneContent) {
         if self.changes.database().is_some_and(|database| database.id(apex) == Some(zone)) {
-            self.changes.follow(apex, content);
+            self.changes.follow(apex, zone, content);
         }
     }
 

@@ -23,6 +23,7 @@ use crate::managed::publishing::{Claim, ClaimedZone, OncePublished, Publishing};
 use crate::managed::state::ImageOrder;
 use crate::managed::state::ZoneEvent;
 use threads::sync::write;
+use zone_plan::Origin;
 
 /// Interval of checks whether workers still read replaced catalogs.
 const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -172,11 +173,12 @@ impl PublishingThread {
         let mut states = write(&self.table.states.zones);
         let zone = states.get_mut(apex)?;
         let version = zone.state.status().zone.clone()?;
+        let of_database = zone.state.status().spec.origin == Origin::Database;
         let ends_at = (!zone.state.is_claimed()).then(|| self.executor.publishing.clone());
         let file = zone.state.file().cloned();
         let actions = zone.state.handle(ZoneEvent::Claimed(true));
         self.executor.carry_out(apex, actions);
-        Some(ClaimedZone { version, file, claim: Claim::new(apex.clone(), ends_at) })
+        Some(ClaimedZone { version, of_database, file, claim: Claim::new(apex.clone(), ends_at) })
     }
 
     /// Reports the result of examining a version, and logs if its signatures expire soon.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use ::database::{CommitEnd, OnCommit, ZoneCommit};
 use journal::RealDisk;
@@ -21,6 +22,9 @@ use crate::zones::manager::{Removal, ZoneManager, ZoneManagerParts, ZoneTable};
 use crate::zones::resolve::resolve;
 use threads::background::Background;
 use threads::sync::lock;
+
+/// Longest wait for what another thread does.
+const MOST_WAIT: Duration = Duration::from_secs(60);
 
 fn key() -> HashKey {
     HashKey::new([1, 2, 3])
@@ -44,14 +48,14 @@ fn listed(id: i64, of: &str, serial: u32) -> ListedZone {
 }
 
 /// A database that is never reached. It has the numbers of the zones that were asked for, and, if it is to
-/// keep them, the commits that wait.
+/// keep them, the commits that wait, each with the number of its zone.
 #[derive(Default)]
-struct Silent(Mutex<Vec<i64>>, Mutex<Option<Vec<OnCommit>>>);
+struct Silent(Mutex<Vec<i64>>, Mutex<Option<Vec<(i64, OnCommit)>>>);
 
 impl ZoneTruth for Silent {
-    fn commit(&self, _: ZoneCommit, end: OnCommit) {
+    fn commit(&self, commit: ZoneCommit, end: OnCommit) {
         match &mut *lock(&self.1) {
-            Some(waiting) => waiting.push(end),
+            Some(waiting) => waiting.push((commit.zone.0, end)),
             None => end(CommitEnd::Unavailable("it is silent".into())),
         }
     }
@@ -145,7 +149,21 @@ impl Server {
 
     /// Waits until a zone is served with a serial number; `None`: until it is not served.
     fn wait_for(&self, zone: &str, serial: Option<u32>) {
+        let begun = Instant::now();
         while self.serial(zone) != serial {
+            assert!(begun.elapsed() < MOST_WAIT, "{zone} has serial {:?}, not {serial:?}", self.serial(zone));
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for a commit. Returns the number of its zone, and what ends it.
+    fn commit(&self) -> (i64, OnCommit) {
+        let begun = Instant::now();
+        loop {
+            if let Some(commit) = lock(&self.silent.1).as_mut().and_then(Vec::pop) {
+                return commit;
+            }
+            assert!(begun.elapsed() < MOST_WAIT, "no commit comes");
             std::thread::yield_now();
         }
     }
@@ -296,12 +314,7 @@ fn a_change_that_meets_the_removal_of_its_zone_is_not_made() {
     server.wait_for("a.", Some(5));
     *lock(&server.silent.1) = Some(Vec::new());
     let first = server.edit("a.", 1);
-    let end = loop {
-        if let Some(end) = lock(&server.silent.1).as_mut().and_then(Vec::pop) {
-            break end;
-        }
-        std::thread::yield_now();
-    };
+    let (_, end) = server.commit();
     // It waits behind the first one, and is decided after the removal.
     let second = server.edit("a.", 2);
     server.follower.removed(ZoneId(1), &apex("a."));
@@ -311,4 +324,76 @@ fn a_change_that_meets_the_removal_of_its_zone_is_not_made() {
     server.wait_for("a.", None);
     server.stop();
     assert_eq!(Server::start(&folder).serial("a."), None);
+}
+
+/// The node is not connected while another one removes the zone and creates one of the same name and serial.
+#[test]
+fn changes_do_not_meet_the_version_of_a_zone_that_was_created_anew() {
+    let folder = folder();
+    let server = Server::start(&folder);
+    server.follower.listed(vec![listed(1, "a.", 5)]);
+    server.send(1, "a.", 5);
+    server.wait_for("a.", Some(5));
+    *lock(&server.silent.1) = Some(Vec::new());
+    let made = server.edit("a.", 1);
+    let (zone, end) = server.commit();
+    end(CommitEnd::Committed);
+    assert_eq!((zone, made.blocking_recv().expect("an end").is_ok()), (1, true));
+    server.wait_for("a.", Some(6));
+    assert_eq!(server.follower.listed(vec![listed(2, "a.", 6)]), [None]);
+    // Its records have not come. The version in service is that of the other zone.
+    for address in [2, 3] {
+        assert!(server.edit("a.", address).blocking_recv().expect("an end").is_err());
+    }
+    assert_eq!(lock(&server.silent.1).as_ref().map(Vec::len), Some(0), "a commit on records of another zone");
+    server.send(2, "a.", 3);
+    server.wait_for("a.", Some(3));
+    let made = server.edit("a.", 4);
+    let (zone, end) = server.commit();
+    end(CommitEnd::Committed);
+    assert_eq!((zone, made.blocking_recv().expect("an end").is_ok()), (2, true));
+    server.wait_for("a.", Some(4));
+    server.stop();
+}
+
+#[test]
+fn a_zone_that_was_created_anew_is_read_whole_after_another_lost_connection_and_a_restart() {
+    let folder = folder();
+    let server = Server::start(&folder);
+    server.follower.listed(vec![listed(1, "a.", 5)]);
+    server.send(1, "a.", 5);
+    server.wait_for("a.", Some(5));
+    // The connection is lost before its records come.
+    assert_eq!(server.follower.listed(vec![listed(2, "a.", 5)]), [None]);
+    assert_eq!(server.follower.listed(vec![listed(2, "a.", 5)]), [None]);
+    server.send(1, "a.", 7);
+    assert_eq!(server.serial("a."), Some(5));
+    server.stop();
+    let server = Server::start(&folder);
+    assert_eq!(server.serial("a."), None, "the stored version is of another zone");
+    assert_eq!(server.follower.listed(vec![listed(2, "a.", 5)]), [None]);
+    server.send(2, "a.", 5);
+    server.wait_for("a.", Some(5));
+    assert_eq!(server.follower.listed(vec![listed(2, "a.", 5)]), [Some(Serial(5))]);
+    server.stop();
+}
+
+#[test]
+fn a_commit_that_ends_after_its_zone_was_created_anew_does_not_come_into_service() {
+    let folder = folder();
+    let server = Server::start(&folder);
+    server.follower.listed(vec![listed(1, "a.", 5)]);
+    server.send(1, "a.", 5);
+    server.wait_for("a.", Some(5));
+    *lock(&server.silent.1) = Some(Vec::new());
+    let made = server.edit("a.", 1);
+    let (_, end) = server.commit();
+    server.follower.removed(ZoneId(1), &apex("a."));
+    server.follower.created(listed(2, "a.", 2));
+    end(CommitEnd::Committed);
+    assert!(made.blocking_recv().expect("an end").is_ok());
+    server.send(2, "a.", 2);
+    server.wait_for("a.", Some(2));
+    server.stop();
+    assert_eq!(Server::start(&folder).serial("a."), Some(2));
 }

@@ -1,7 +1,7 @@
 //! Zones of the database: which of them are served, and with which keys. Zones of the configuration, of
 //! catalog zones and those added at run time have precedence over a zone of the database of the same name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -10,6 +10,7 @@ use wire::{Serial, ZoneName};
 use zone_plan::{DatabasePlan, Origin, PlannedZone, WantedZones};
 
 use super::{LEAST_HELD, Removal, ZONES_A_TURN, ZoneManager};
+use crate::changes::Changes;
 use crate::database::{KnownZone, ZoneDatabase};
 use telemetry::repeated::log_repeated;
 use threads::sync::read;
@@ -82,20 +83,21 @@ impl ZoneManager {
             zones.iter().map(|zone| (zone.apex.clone(), KnownZone::from(zone))).collect();
         let gone: Vec<ZoneName> = before.keys().filter(|apex| !now.contains_key(*apex)).cloned().collect();
         let held = self.hold_back(&database, gone, before.len());
-        // A zone with another number was created anew. It stays in service until its records come.
-        let is_other = |(apex, zone): &(&ZoneName, &KnownZone)| {
-            now.get(*apex).is_some_and(|listed| listed.id != zone.id)
-        };
-        let others: HashSet<ZoneName> =
-            before.iter().filter(is_other).map(|(apex, _)| apex.clone()).collect();
+        let is_of_new_number =
+            |apex: &ZoneName, zone: &KnownZone| before.get(apex).is_none_or(|before| before.id != zone.id);
+        for (apex, _) in now.iter().filter(|(apex, zone)| is_of_new_number(apex, zone)) {
+            // A zone with another number was created anew. It stays in service until its records come, and a
+            // start before that must not take its version for one of the new zone.
+            if before.contains_key(apex) {
+                database.forget_now(apex);
+            }
+            self.take_next(apex);
+        }
         let is_new = |(apex, zone): &(&ZoneName, &KnownZone)| before.get(*apex) != Some(*zone);
         let new: Vec<(ZoneName, KnownZone)> =
             now.iter().filter(is_new).map(|(apex, zone)| (apex.clone(), zone.clone())).collect();
         let kept = held.iter().filter_map(|apex| Some((apex.clone(), before.get(apex)?.clone())));
         database.set_all(now.into_iter().chain(kept).collect());
-        if let Some(changes) = &self.executor.changes {
-            others.iter().for_each(|apex| changes.take_next(apex));
-        }
         for zones in new.chunks(ZONES_A_TURN) {
             self.want_of_database(zones);
         }
@@ -103,11 +105,13 @@ impl ZoneManager {
         let serial = |zone: &ListedZone| {
             let status = states.get(&zone.apex)?.state.status();
             // Content of a zone that is served from elsewhere is not needed.
-            let of_database = status.spec.origin == Origin::Database;
-            if others.contains(&zone.apex) {
-                return None;
+            if status.spec.origin != Origin::Database {
+                return Some(zone.serial);
             }
-            if of_database { status.zone.as_ref().map(|zone| zone.serial()) } else { Some(zone.serial) }
+            // The version at hand may be one of another zone: the connection before was lost meanwhile.
+            let takes_next = |changes: &Arc<Changes>| changes.takes_next(&zone.apex);
+            let is_void = self.executor.changes.as_ref().is_some_and(takes_next);
+            status.zone.as_ref().filter(|_| !is_void).map(|zone| zone.serial())
         };
         zones.iter().map(serial).collect()
     }
@@ -136,11 +140,21 @@ impl ZoneManager {
     fn database_created(&mut self, zone: &ListedZone) {
         let Some(database) = self.zone_database().cloned() else { return };
         let (apex, known) = (zone.apex.clone(), KnownZone::from(zone));
-        if database.id(&apex).is_some_and(|id| id != zone.id) {
+        let before = database.id(&apex);
+        if before.is_some_and(|id| id != zone.id) {
             self.leave_database(&database, std::slice::from_ref(&apex));
+        }
+        if before != Some(zone.id) {
+            self.take_next(&apex);
         }
         database.set(&apex, known.clone());
         self.want_of_database(&[(apex, known)]);
+    }
+
+    /// Has the first version of a zone of the database taken, whatever version of an earlier zone of its name
+    /// there is.
+    fn take_next(&self, apex: &ZoneName) {
+        self.executor.changes.iter().for_each(|changes| changes.take_next(apex));
     }
 
     fn database_removed(&mut self, id: ZoneId, apex: &ZoneName) {
