@@ -43,6 +43,7 @@ pub mod api;
 pub mod catalogs;
 pub mod certificates;
 pub mod client_certificates;
+pub mod client_names;
 pub mod confinement;
 pub mod control;
 pub mod database;
@@ -355,6 +356,7 @@ impl Configuration {
             lists: lists.iter().map(|list| list.name.value.as_str()).collect(),
             zones: policy_zones.iter().map(|zone| zone.name.value).collect(),
             is_recursive: resolver.is_some(),
+            has_client_names: server.client_names.places.is_some(),
         };
         policy_groups::check(&policy.others, groups, schedules, &known, faults);
         views::check(views, faults);
@@ -500,6 +502,11 @@ impl Settings {
     /// Returns the settings of groups on a machine with these interfaces.
     pub fn policy_groups(&self, interfaces: &interfaces::Interfaces) -> GroupsConfig {
         policy_groups::config(&self.policy.others, &self.groups, &self.schedules, interfaces)
+    }
+
+    /// Whether clients of this transport can write identifiers for themselves.
+    pub fn has_client_names(&self, transport: transport::Transport) -> bool {
+        transport.has_client_names() && self.server.client_names.places.is_some()
     }
 
     /// Returns the server's access rules on a machine with these interfaces; `None` if there are none.

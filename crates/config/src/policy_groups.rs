@@ -55,6 +55,8 @@ keys! {
         /// whose queries this TSIG key signs. In queries of the forwarders in `client-ids-from` of
         /// `[policy]`, options count as well: the MAC address (EDNS option 65001 or 65073);
         /// "client-id:NAME", the identifier of a client (65074 or 65073); "edns-tag:NUMBER", its tag (16).
+        /// "client-id:NAME" also has the clients that write this identifier, in any letter case, where
+        /// `client-ids` of `[server]` says.
         /// With `on:ADDRESS` or `on:ADDRESS@PORT`, such as `any on:192.0.2.53`, a member has the queries sent
         /// to this address of the server alone.
         live "from" from: Vec<At<GroupMember>>, example ["192.0.2.64/26", "any on:192.0.2.53"];
@@ -158,7 +160,7 @@ pub enum GroupFrom {
     Mac(MacAddress),
     /// The TSIG key that signs queries.
     Key(LowerNameBuf),
-    /// The identifier of the client, in an EDNS option.
+    /// The identifier of the client, in an EDNS option or as it writes it for itself.
     Device(Box<[u8]>),
     /// The tag of the client, in an EDNS option.
     Tag(u16),
@@ -566,6 +568,8 @@ pub(super) struct Known<'c> {
     pub(super) lists: Vec<&'c str>,
     pub(super) zones: Vec<NameBuf>,
     pub(super) is_recursive: bool,
+    /// Clients can write identifiers for themselves.
+    pub(super) has_client_names: bool,
 }
 
 impl Known<'_> {
@@ -612,6 +616,36 @@ fn check_number(groups: &[At<PolicyGroup>], faults: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Reports clients by identifiers and tags that nothing can send.
+fn check_identifiers(
+    others: &SelectionKeys,
+    groups: &[At<PolicyGroup>],
+    known: &Known<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let by_option = |from: &&At<GroupMember>| match from.value.clients {
+        GroupFrom::Device(_) => !known.has_client_names,
+        GroupFrom::Tag(_) => true,
+        _ => false,
+    };
+    if others.ids_from.is_none()
+        && let Some(from) = groups.iter().flat_map(|group| &group.from.value).find(by_option)
+    {
+        let (message, hint) = match from.value.clients {
+            GroupFrom::Device(_) => (
+                "the group has clients by an identifier, and no forwarder is trusted to send one",
+                "name the networks of forwarders in `client-ids-from` of [policy], or where clients themselves \
+                 write it in `client-ids` of [server]",
+            ),
+            _ => (
+                "the group has clients by an EDNS option, and no forwarder is trusted to send one",
+                "name their networks in `client-ids-from` of [policy]",
+            ),
+        };
+        faults.push(Diagnostic::at(from.place.as_ref(), message).hint(hint));
+    }
+}
+
 /// Reports names that there are not or that are used twice, times without length, and too many groups.
 pub(super) fn check(
     others: &SelectionKeys,
@@ -644,15 +678,7 @@ pub(super) fn check(
             faults.push(Diagnostic::at(group.name.place.as_ref(), message));
         }
     }
-    let by_option =
-        |from: &&At<GroupMember>| matches!(from.value.clients, GroupFrom::Device(_) | GroupFrom::Tag(_));
-    if others.ids_from.is_none()
-        && let Some(from) = groups.iter().flat_map(|group| &group.from.value).find(by_option)
-    {
-        let message = "the group has clients by an EDNS option, and no forwarder is trusted to send one";
-        let fault = Diagnostic::at(from.place.as_ref(), message);
-        faults.push(fault.hint("name their networks in `client-ids-from` of [policy]"));
-    }
+    check_identifiers(others, groups, known, faults);
     let names: HashSet<&str> = groups.iter().map(|group| group.name.value.as_str()).collect();
     let mut named: HashMap<&str, Option<&ConfigPlace>> = HashMap::new();
     for schedule in schedules {
@@ -764,7 +790,8 @@ mod tests {
         for (from, words) in [
             ("edns-tag:65536", "`65536` is not a tag from 0 to 65535"),
             ("client-id:", "the identifier of a client has 0 bytes"),
-            ("client-id:a", "no forwarder is trusted to send one"),
+            ("client-id:a", "by an identifier, and no forwarder is trusted to send one"),
+            ("edns-tag:1", "no forwarder is trusted to send one"),
         ] {
             let fault = groups(&CHILDREN.replace("192.0.2.0/24", from)).expect_err(words);
             assert!(fault.contains(words) && fault.contains("t.toml"), "{words}: {fault}");

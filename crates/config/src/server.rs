@@ -3,6 +3,7 @@
 use super::answers::Answers;
 use super::certificates::Tickets;
 use super::client_certificates::ClientCertificateKeys;
+use super::client_names::ClientNameKeys;
 use super::confinement::Confinement;
 use super::http_proxies::HttpProxyKeys;
 use super::https::Https;
@@ -31,6 +32,8 @@ section! {
         tcp: Tcp;
         /// DNS over HTTPS.
         https: Https;
+        /// Identifiers that clients write for themselves.
+        client_names: ClientNameKeys;
         /// Sessions of TLS.
         tickets: Tickets;
         /// Certificates of clients.
@@ -50,6 +53,7 @@ impl ServerSection {
         net::ListenerConfig {
             tcp: self.tcp.config(),
             https_paths: self.https.paths(),
+            client_names: self.client_names.names(),
             ..self.threads.config()
         }
     }

@@ -109,7 +109,8 @@ impl fmt::Display for ArgumentFault {
             Self::NoForwarder(address) => write!(
                 f,
                 "EDNS options about clients have no effect in queries from {address}: it is not in \
-                 `client-ids-from` of [policy]; give the address of the forwarder as the client"
+                 `client-ids-from` of [policy]; give the address of the forwarder as the client, or of an \
+                 identifier that the client itself writes (`client-ids` of [server]) the transport as well"
             ),
             Self::Level(text) => {
                 let known: Vec<&str> = LogLevel::WORDS.iter().map(|(word, _)| *word).collect();

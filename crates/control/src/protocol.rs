@@ -55,7 +55,7 @@ pub struct ClientDetails {
     /// The MAC address in an EDNS option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// The identifier of the client in an EDNS option.
+    /// The identifier of the client, in an EDNS option or as it writes it for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// The tag of the client in an EDNS option.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 use transport::ClientCertificate;
 
+use crate::client_names::ClientNames;
+
 /// How the kernel selects the worker for a datagram or connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
@@ -64,6 +66,8 @@ pub struct ListenerConfig {
     pub tcp: TcpConfig,
     /// Where HTTPS listeners serve DNS, such as `/dns-query`. Default: there.
     pub https_paths: Vec<String>,
+    /// Where clients write names for themselves. Default: nowhere.
+    pub client_names: ClientNames,
     /// Of a listener of QUIC: it also serves HTTP/3. Of one of HTTPS: HTTP/3 is at the same address and port,
     /// and responses say so (`alt-svc`, RFC 7838). Default: no.
     pub with_h3: bool,
@@ -81,6 +85,7 @@ impl Default for ListenerConfig {
             udp: UdpConfig::default(),
             tcp: TcpConfig::default(),
             https_paths: vec!["/dns-query".to_owned()],
+            client_names: ClientNames::default(),
             with_h3: false,
         }
     }

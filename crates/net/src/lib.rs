@@ -89,6 +89,7 @@
 //! handler. This crate reads the clock for timeouts.
 
 mod alarm;
+mod client_names;
 mod config;
 mod fault;
 mod framing;
@@ -112,6 +113,7 @@ mod tcp;
 mod udp;
 mod xdp;
 
+pub use client_names::ClientNames;
 pub use config::{
     HttpCacheTime, IdentifyClient, KeepaliveCheck, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig,
 };

@@ -132,6 +132,20 @@ fn depth(labels: usize) -> u32 {
     labels.min(127) as u32
 }
 
+/// Returns the suffixes of a name of `labels` labels that have a number of labels of `depths`, the longest
+/// first: the number of labels before each, and the bit of its number of labels.
+#[inline]
+fn suffixes(depths: u128, labels: usize) -> impl Iterator<Item = (usize, u128)> {
+    // A name has 127 labels at most.
+    let mut left = depths & (u128::MAX >> (127 - depth(labels)));
+    std::iter::from_fn(move || {
+        let number = left.checked_ilog2()?;
+        let bit = 1 << number;
+        left ^= bit;
+        Some((labels.saturating_sub(number as usize), bit))
+    })
+}
+
 /// The rules of names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameTable {
@@ -233,11 +247,8 @@ impl NameTable {
     /// before it, and its rules.
     #[inline]
     pub(crate) fn suffixes(&self, keys: &NameKeys, name: &HashedName, mut each: impl FnMut(usize, SetId)) {
-        let labels = name.label_count();
-        for skip in 0..=labels {
-            if self.depths >> depth(labels - skip) & 1 == 1
-                && let Some(set) = self.find(keys, name.hash(skip), || name.suffix(skip))
-            {
+        for (skip, _) in suffixes(self.depths, name.label_count()) {
+            if let Some(set) = self.find(keys, name.hash(skip), || name.suffix(skip)) {
                 each(skip, set);
             }
         }
@@ -253,12 +264,10 @@ impl NameTable {
         name: &HashedName,
         mut each: impl FnMut(usize, bool, SetId),
     ) {
-        let labels = name.label_count();
-        for skip in 0..=labels {
-            let bit = depth(labels - skip);
-            let find = |table: &NameTable| {
-                let may_have = table.depths >> bit & 1 == 1;
-                may_have.then(|| table.find(keys, name.hash(skip), || name.suffix(skip))).flatten()
+        for (skip, bit) in suffixes(self.depths | over.depths, name.label_count()) {
+            let find = |table: &NameTable| match table.depths & bit {
+                0 => None,
+                _ => table.find(keys, name.hash(skip), || name.suffix(skip)),
             };
             if let Some(set) = find(over) {
                 each(skip, true, set);

@@ -27,6 +27,9 @@ pub trait QueryFacts {
 
     /// See [`Asked::certificate`].
     fn certificate(&self) -> Option<&Arc<ClientCertificate>>;
+
+    /// The name that the client has written for itself, in lower case.
+    fn client_name(&self) -> Option<&Arc<str>>;
 }
 
 /// A query as memory and sources receive it.
@@ -80,6 +83,7 @@ impl<'a> Asked<'a> {
             client: self.client,
             key: self.verified.map(|verified| verified.key().name()),
             ids: self.request.edns.as_ref().and_then(|edns| edns.client_ids(self.packet)),
+            name: if self.client.transport.has_client_names() { self.facts.client_name() } else { None },
         }
     }
 

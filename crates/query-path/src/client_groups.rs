@@ -1,6 +1,7 @@
 //! Groups of clients: a client is in the first group that it matches, by its address, by the TSIG key of its
-//! query, or by an EDNS option that a trusted forwarder has added; each of them alone or together with the
-//! address of this server that the query was sent to.
+//! query, by an EDNS option that a trusted forwarder has added, or by the name that it has written for itself
+//! in the server name of TLS or in the path of HTTP; each of them alone or together with the address of this
+//! server that the query was sent to.
 //!
 //! Three kinds of options are known: the MAC address of a host (dnsmasq's `add-mac`: 65001, or 65073 as text
 //! or base64), the identifier of a device (dnsmasq's `add-cpe-id`: 65074), and EDNS-CLIENT-TAG
@@ -24,7 +25,8 @@ use crate::prefix::PrefixMasks;
 pub enum ClientId {
     /// The MAC address of the host.
     Mac([u8; 6]),
-    /// The identifier of the device, as the forwarder writes it.
+    /// The identifier of the device, as the forwarder writes it, or the client itself; that of a client is in
+    /// lower case.
     Device(Box<[u8]>),
     /// The client tag.
     Tag(u16),
@@ -101,12 +103,14 @@ pub struct GroupClient<'q> {
     pub key: Option<LowerName<'q>>,
     /// The options of its query that may say more about it.
     pub ids: Option<ClientIds<'q>>,
+    /// The name that it has written for itself, in lower case.
+    pub name: Option<&'q Arc<str>>,
 }
 
 impl<'q> GroupClient<'q> {
     /// Returns a client whose query has neither TSIG nor options about it.
     pub fn by_address(client: &'q Client) -> Self {
-        GroupClient { client, key: None, ids: None }
+        GroupClient { client, key: None, ids: None, name: None }
     }
 }
 
@@ -126,7 +130,8 @@ pub struct GroupPart {
     pub clients: AccessRule,
     /// Keys: a query that one of them has signed fulfills the condition on the client's address.
     pub keys: Vec<LowerNameBuf>,
-    /// Options: a query from a trusted network with one of them does.
+    /// Options: a query from a trusted network with one of them does. A client that has written an identifier
+    /// for itself does as well.
     pub ids: Vec<ClientId>,
 }
 
@@ -206,6 +211,21 @@ impl IdMasks {
     }
 }
 
+/// Which rules name each identifier, in lower case, sorted by it.
+type NameMasks = Box<[(Box<[u8]>, u64)]>;
+
+fn name_masks(parts: &[&GroupPart]) -> NameMasks {
+    let mut masks: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
+    for (number, part) in parts.iter().enumerate() {
+        for id in &part.ids {
+            if let ClientId::Device(name) = id {
+                *masks.entry(name.to_ascii_lowercase().into()).or_default() |= 1 << number;
+            }
+        }
+    }
+    masks.into_iter().collect()
+}
+
 /// Returns the MAC address that dnsmasq writes as text (`add-mac=text`) or in base64 (`add-mac=base64`).
 fn mac_of_text(data: &[u8]) -> Option<[u8; 6]> {
     let mut address = [0; 6];
@@ -244,6 +264,7 @@ pub struct GroupMatcher {
     clients: Access,
     keys: KeyMasks,
     ids: Option<IdMasks>,
+    names: NameMasks,
     /// The group of each part; `None` if each group has one part.
     groups: Option<Box<[usize]>>,
 }
@@ -262,22 +283,31 @@ impl GroupMatcher {
         let keys = KeyMasks::new(parts.iter().map(|part| &*part.keys));
         let is_each_one = groups.iter().copied().eq(0..groups.len());
         let groups = (!is_each_one).then(|| groups.into());
-        Ok(GroupMatcher { clients, keys, ids: IdMasks::new(&parts, trusted), groups })
+        let (ids, names) = (IdMasks::new(&parts, trusted), name_masks(&parts));
+        Ok(GroupMatcher { clients, keys, ids, names, groups })
     }
 
     /// Returns the number of the first group that a client matches.
     #[inline]
-    pub fn first(&self, GroupClient { client, key, ids }: GroupClient<'_>) -> Option<usize> {
+    pub fn first(&self, GroupClient { client, key, ids, name }: GroupClient<'_>) -> Option<usize> {
         let by_key = key.map_or(0, |key| self.keys.mask(key));
         let by_id = match (&self.ids, ids) {
             (Some(own), Some(ids)) => own.mask(client, ids),
             _ => 0,
         };
-        let part = self.clients.first(client, by_key | by_id)?;
+        let by_name = name.map_or(0, |name| self.by_name(name));
+        let part = self.clients.first(client, by_key | by_id | by_name)?;
         match &self.groups {
             None => Some(part),
             Some(groups) => groups.get(part).copied(),
         }
+    }
+
+    /// Returns the rules that name a client by what it has written for itself.
+    #[cold]
+    fn by_name(&self, name: &str) -> u64 {
+        let found = self.names.binary_search_by(|(own, _)| (**own).cmp(name.as_bytes())).ok();
+        found.and_then(|at| self.names.get(at)).map_or(0, |(_, mask)| *mask)
     }
 }
 
@@ -315,7 +345,7 @@ mod tests {
         let client =
             Client { peer: (peer, 1).into(), local: ([192, 0, 2, 53], 53).into(), transport: Transport::Udp };
         let bytes = options(all);
-        matcher.first(GroupClient { client: &client, key: None, ids: Some(ClientIds(&bytes)) })
+        matcher.first(GroupClient { client: &client, key: None, ids: Some(ClientIds(&bytes)), name: None })
     }
 
     #[test]
@@ -359,7 +389,12 @@ mod tests {
         let first = |peer: &str, local: &str| {
             let [peer, local] = [peer, local].map(|text| text.parse().expect("an address"));
             let client = Client { peer, local, transport: Transport::Tls };
-            matcher.first(GroupClient { client: &client, key: None, ids: Some(ClientIds(&bytes)) })
+            matcher.first(GroupClient {
+                client: &client,
+                key: None,
+                ids: Some(ClientIds(&bytes)),
+                name: None,
+            })
         };
         assert_eq!(first("10.0.0.1:1", "192.0.2.53:53"), Some(0));
         assert_eq!(first("10.0.0.1:1", "192.0.2.54:53"), Some(1), "another address");
@@ -442,9 +477,24 @@ mod tests {
             let whole: Vec<_> = whole.collect();
             let is_named = |id: &ClientId| whole.iter().any(|(code, data)| names(id, *code, data));
             let expected = ids.iter().position(|ids| ids.iter().any(is_named));
-            let found = matcher.first(GroupClient { client: &client, key: None, ids: Some(ClientIds(&bytes)) });
+            let found = matcher.first(GroupClient { client: &client, key: None, ids: Some(ClientIds(&bytes)), name: None });
             prop_assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn a_name_of_the_client_itself_selects_the_group_from_anywhere() {
+        let device = |name: &str| vec![ClientId::Device(name.as_bytes().into())];
+        let rules = [rule("", device("Tablet")), rule("", device("phone")), rule("192.0.2.0/24", Vec::new())];
+        let matcher = GroupMatcher::new(&rules, &[]).expect("few");
+        let first = |peer: [u8; 4], name: &str| {
+            let (peer, local) = ((peer, 1).into(), ([192, 0, 2, 53], 853).into());
+            let client = Client { peer, local, transport: Transport::Tls };
+            let name = Some(&Arc::from(name));
+            matcher.first(GroupClient { client: &client, key: None, ids: None, name })
+        };
+        assert_eq!([first([198, 51, 100, 1], "tablet"), first([192, 0, 2, 1], "phone")], [Some(0), Some(1)]);
+        assert_eq!([first([198, 51, 100, 1], "tv"), first([192, 0, 2, 1], "tv")], [None, Some(2)]);
     }
 
     #[test]

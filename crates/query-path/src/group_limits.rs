@@ -124,7 +124,9 @@ mod tests {
             };
             let bytes = tag.map(|tag| [0, 3, 0, 0, 0, 16, 0, 2, 0, tag]);
             let ids = bytes.as_ref().map(|bytes| ClientIds::of_bytes(bytes));
-            (0..10).filter(|_| !limits.refuses(GroupClient { client: &client, key: None, ids }, now)).count()
+            (0..10)
+                .filter(|_| !limits.refuses(GroupClient { client: &client, key: None, ids, name: None }, now))
+                .count()
         };
         let (forwarder, other) = ("::ffff:192.0.2.1", "::ffff:192.0.2.2");
         assert_eq!([1, 2].map(|tag| answered(forwarder, Some(tag))), [3, 3]);

@@ -92,6 +92,7 @@ impl Case {
         packet: &[u8],
         client: &Client,
         received: Option<Instant>,
+        name: Option<&Arc<str>>,
         stats: &QueryStats,
     ) {
         let signed = self.signed();
@@ -103,7 +104,7 @@ impl Case {
         let stopped = match (stopped, &shared.group_limits, received) {
             (None, Some(limits), Some(now)) if self.route.is_query() => {
                 let ids = self.request.edns.and_then(|edns| edns.client_ids(packet));
-                let client = GroupClient { client, key: key.map(TsigKey::name), ids };
+                let client = GroupClient { client, key: key.map(TsigKey::name), ids, name };
                 gate::limit(limits, client, now)
             }
             (stopped, ..) => stopped,
@@ -140,12 +141,13 @@ pub struct Worker<M: Memory> {
 impl<M: Memory> Handler for Worker<M> {
     fn batch(&mut self, batch: &mut Batch<'_>) {
         let (received, may_put_off) = (batch.received(), batch.may_put_off());
-        let terms = BatchTerms { received, may_put_off, certificate: batch.certificate() };
+        let (certificate, name) = (batch.certificate(), batch.client_name());
+        let terms = BatchTerms { received, may_put_off, certificate, name };
         self.pin();
         let (queries, replies) = batch.split();
         for from in (0..queries.len()).step_by(BATCH) {
             let count = (queries.len() - from).min(BATCH);
-            self.read(&queries, from, count, received);
+            self.read(&queries, from, count, terms);
             self.find(count);
             self.answer(&queries, from, count, terms, replies);
         }
@@ -170,14 +172,14 @@ impl<M: Memory> Handler for Worker<M> {
             let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
             let _guard = MessageGuard::new(&to.client, &packet);
             // Its client's limit has counted it.
-            self.read_one(0, &packet, || to.client, None);
+            self.read_one(0, &packet, || to.client, None, None);
             // The answer to another client's query may be in the cache by now.
             self.find(1);
             let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
             let ReturnAddress { connection, route, .. } = &to;
             let (connection, routes, ticks) = (*connection, route.as_slice(), shared.config.ticks(received));
-            // The answer to a query for a name depends on no certificate.
-            let terms = BatchTerms { received, may_put_off: false, certificate: None };
+            // The answer to a query for a name depends on no certificate, and a datagram has no name.
+            let terms = BatchTerms { received, may_put_off: false, certificate: None, name: None };
             let round = Round { shared, account, locations, ticks, terms, connection, routes };
             let line = round.context((&cases[0], &limited_as[0]), &packet, &to.client, 0);
             let outcome = line.answer(names, scratch, out);
@@ -241,10 +243,10 @@ impl<M: Memory> Worker<M> {
     /// First pass: reads `count` queries from index `from` on, and routes each as far as the query alone
     /// decides it.
     #[inline(never)]
-    fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize, received: Instant) {
+    fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize, terms: BatchTerms<'_>) {
         for i in 0..count {
             let packet = queries.packet(from + i);
-            self.read_one(i, packet, || *queries.client(from + i), Some(received));
+            self.read_one(i, packet, || *queries.client(from + i), Some(terms.received), terms.name);
             let request = &self.cases[i].request;
             let qtype = request.question.map(|question| question.qtype);
             self.account.stats.query(queries.transport, qtype, packet.len(), request.dnssec_ok());
@@ -259,6 +261,7 @@ impl<M: Memory> Worker<M> {
         packet: &[u8],
         client: impl Fn() -> Client,
         received: Option<Instant>,
+        name: Option<&Arc<str>>,
     ) {
         let Worker { shared, cases, limited_as, account, .. } = self;
         let (limited_as, case) = (&mut limited_as[case], &mut cases[case]);
@@ -268,7 +271,7 @@ impl<M: Memory> Worker<M> {
         }
         case.route = Route::of(&case.request, case.signed(), &shared.sources);
         if shared.by_client {
-            case.decide_by_client(shared, packet, &client(), received, &account.stats);
+            case.decide_by_client(shared, packet, &client(), received, name, &account.stats);
         }
         case.may_recurse = shared.memory.offers_recursion(&client);
         if let Some(limits) = &shared.config.limits {
@@ -418,6 +421,8 @@ struct BatchTerms<'a> {
     may_put_off: bool,
     /// See [`Batch::certificate`].
     certificate: Option<&'a Arc<ClientCertificate>>,
+    /// See [`Batch::client_name`].
+    name: Option<&'a Arc<str>>,
 }
 
 /// State that the queries of a batch share.
@@ -493,6 +498,10 @@ enum Disposition {
 impl<M: Memory> QueryFacts for QueryContext<'_, M> {
     fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
         self.round.terms.certificate
+    }
+
+    fn client_name(&self) -> Option<&Arc<str>> {
+        self.round.terms.name
     }
 
     #[cold]
@@ -636,7 +645,8 @@ impl<M: Memory> QueryContext<'_, M> {
     fn group_client(&self) -> GroupClient<'_> {
         let ReplyFrame { request, packet, client, .. } = self.frame;
         let key = self.signed.and_then(Signature::verified).map(|verified| verified.key().name());
-        GroupClient { client, key, ids: request.edns.and_then(|edns| edns.client_ids(packet)) }
+        let ids = request.edns.and_then(|edns| edns.client_ids(packet));
+        GroupClient { client, key, ids, name: self.round.terms.name }
     }
 
     #[inline]

@@ -157,7 +157,10 @@ mod tests {
             };
             let key = key.map(|text| name(text).as_name().to_lower());
             let key = key.as_ref().map(LowerNameBuf::as_lower);
-            groups.of(GroupClient { client: &client, key, ids: None }).facts.map(|facts| facts.name.clone())
+            groups
+                .of(GroupClient { client: &client, key, ids: None, name: None })
+                .facts
+                .map(|facts| facts.name.clone())
         };
         let named = |name: &str| Some(name.to_owned());
         assert_eq!(of([192, 0, 2, 1], None), named("g1"));

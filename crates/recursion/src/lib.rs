@@ -26,6 +26,7 @@
 //! | `rewrite_state` | what response policy zones do to one query |
 //! | `query_state` | the state of one client's query until its reply |
 //! | `waiter` | what waits for the outcome of a lookup |
+//! | `targets` | targets of aliases that are made here, in zones served here |
 //! | `jobs` | validations as data |
 //! | `service` | [`Service`]: cache, policy, and the connection to the resolver, which all modules below share |
 //! | `kept` | what goes into the cache |
@@ -80,6 +81,7 @@ mod stalled;
 mod stats;
 mod steps;
 mod sync;
+mod targets;
 mod validation;
 mod waiter;
 
@@ -105,5 +107,6 @@ pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
 pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use stats::{RecursionStats, ReportStats, Unreported, ValidationStats};
+pub use targets::{AliasTarget, AliasTargets, TargetAnswer};
 pub use validation::Validations;
 pub use waiter::{Verdict, Waiter};

@@ -173,6 +173,9 @@ impl LocalNames {
     /// answers for forged ones (RFC 8375). BIND and Unbound ask the parent, too. `onion.` and the other names
     /// right below the root have no delegation to prove, and the root servers must not be asked about them
     /// (RFC 6761 §6.2, RFC 7686 §2): DS is answered here like any type that they do not have.
+    ///
+    /// `is_served` returns whether a zone served here has a name: an alias that leads there ends the answer,
+    /// as one to a name that is not local.
     #[inline]
     pub fn answer(
         &self,
@@ -180,10 +183,11 @@ impl LocalNames {
         written: Name<'_>,
         qtype: Type,
         qclass: Class,
+        is_served: &dyn Fn(LowerName<'_>) -> bool,
         b: &mut Builder<'_>,
     ) -> Option<LocalAnswer> {
         let found = self.find_for(qname, qtype, qclass)?;
-        Some(self.write(found, qname, written, qtype, b))
+        Some(self.write(found, (qname, written), qtype, is_served, b))
     }
 
     /// Whether [`answer`](Self::answer) answers this query.
@@ -231,14 +235,14 @@ impl LocalNames {
     fn write(
         &self,
         found: LocalMatch<'_>,
-        qname: &HashedName,
-        written: Name<'_>,
+        (qname, written): (&HashedName, Name<'_>),
         qtype: Type,
+        is_served: &dyn Fn(LowerName<'_>) -> bool,
         b: &mut Builder<'_>,
     ) -> LocalAnswer {
         b.learn(written, Offset::QNAME);
         b.flags(|header| header.set_authoritative(true));
-        let answer = self.chain(found, qname, written, qtype, b).unwrap_or_else(|Full| {
+        let answer = self.chain(found, (qname, written), qtype, is_served, b).unwrap_or_else(|Full| {
             b.flags(|header| header.set_truncated(true));
             LocalAnswer { rcode: Rcode::NOERROR, leads_to: None }
         });
@@ -250,9 +254,9 @@ impl LocalNames {
     fn chain(
         &self,
         found: LocalMatch<'_>,
-        qname: &HashedName,
-        written: Name<'_>,
+        (qname, written): (&HashedName, Name<'_>),
         qtype: Type,
+        is_served: &dyn Fn(LowerName<'_>) -> bool,
         b: &mut Builder<'_>,
     ) -> Result<LocalAnswer, Full> {
         let (mut rcode, mut next) = found.write(qname.label_count(), written, qtype, b)?;
@@ -260,7 +264,7 @@ impl LocalNames {
         for _ in 0..MAX_LINKS {
             let Some(target) = next else { break };
             hashed.set(&self.key, target.as_name());
-            let Some(found) = self.find(&hashed) else {
+            let Some(found) = self.find(&hashed).filter(|_| !is_served(hashed.as_lower())) else {
                 return Ok(LocalAnswer { rcode, leads_to: Some(target.as_name().to_lower()) });
             };
             (rcode, next) = found.write(hashed.label_count(), target.as_name(), qtype, b)?;

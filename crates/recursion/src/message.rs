@@ -47,6 +47,19 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// Returns a response that is made here as a piece.
+    pub(crate) fn made(message: Vec<u8>, rcode: Rcode) -> Piece {
+        Piece {
+            message: Message::Own(message.into()),
+            rcode,
+            authentic: false,
+            negative_ttl: None,
+            stale: false,
+            info: None,
+            upstream: None,
+        }
+    }
+
     /// Returns the resolver's answer as a piece that shares its message.
     pub(crate) fn shared(answer: &Arc<ScrubbedAnswer>, trust_ad: bool) -> Piece {
         Piece {

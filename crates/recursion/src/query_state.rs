@@ -7,7 +7,7 @@ use query_path::GroupClient;
 use resolver::{Budget, ClientPrefix, Partition, QueryKey};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
-use wire::{LowerNameBuf, Rcode, Type};
+use wire::{Header, LowerNameBuf, Rcode, Type};
 
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
 use crate::quota::ValidationQuota;
@@ -31,6 +31,8 @@ pub(crate) struct QueryState {
     /// Pays for the upstream queries, for all names of a chain.
     pub(crate) budget: Budget,
     pub(crate) links: Option<Links>,
+    /// An alias that is made here leads to the next name, which a zone served here may have.
+    pub(crate) is_led_here: bool,
     /// While A records are looked up for DNS64: the answer without AAAA records and the links that led to it.
     pub(crate) without: Option<(Piece, Option<Links>)>,
     /// Whether DNS64 applies to this query.
@@ -75,6 +77,7 @@ impl QueryState {
             is_retried: false,
             budget: Budget::default(),
             links: None,
+            is_led_here: false,
             without: None,
             dns64: dns64 && asked.qtype == Type::AAAA,
             passed: vec![asked.name],
@@ -120,6 +123,14 @@ impl QueryState {
         let message = Message::Own(message.into());
         let (rcode, authoritative) = (Rcode::NOERROR, from_zone);
         Some(Reply { message, rcode, authoritative, authentic: false, info: None, truncated: false })
+    }
+
+    /// Returns the reply whose chain ends with this message, of a zone served here.
+    pub(crate) fn with_end(&self, end: &[u8]) -> Result<Reply, Unjoinable> {
+        let links = self.links.as_ref().ok_or(Unjoinable)?;
+        let rcode = Header::of(end).ok_or(Unjoinable)?.rcode();
+        let joined = self.rewrite.with_soa(join(&links.message, end, false)?);
+        Ok(Reply { authentic: false, ..self.reply(Message::Own(joined.into()), rcode) })
     }
 
     /// Returns the reply with this message.

@@ -347,15 +347,7 @@ fn answer(
     let Some((message, rcode)) = made else { return refuse(UNJOINABLE) };
     match lists.alias(order, name.as_name(), asked.qtype) {
         Some(Ok(target)) => {
-            let piece = Piece {
-                message: Message::Own(message.into()),
-                rcode,
-                authentic: false,
-                negative_ttl: None,
-                stale: false,
-                info: None,
-                upstream: None,
-            };
+            let piece = Piece::made(message, rcode);
             query_state.rewrite.soa = zone.soa.clone().map(|(ttl, soa)| (zone.name, ttl, soa));
             // The message has all links.
             let from_zone = query_state.links.take().is_some_and(|links| links.from_zone);
@@ -363,6 +355,7 @@ fn answer(
             if let Some(links) = &mut query_state.links {
                 links.from_zone = from_zone;
             }
+            query_state.is_led_here = true;
             led.map_or(refuse(UNJOINABLE), |()| Rewritten::Next)
         }
         // The response code is YXDOMAIN if the target is too long.

@@ -1,6 +1,7 @@
 //! What response policy zones do to one client's query: the state between its steps.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use query_path::{ClientIds, GroupClient, RuleNote};
 use resolver::{Budget, QueryKey};
@@ -18,6 +19,8 @@ pub(crate) struct RewriteState {
     pub(crate) key: Option<Box<LowerNameBuf>>,
     /// The options of its query that may say more about it.
     pub(crate) ids: Option<Box<[u8]>>,
+    /// The name that it has written for itself.
+    pub(crate) name: Option<Arc<str>>,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
@@ -59,6 +62,7 @@ impl RewriteState {
             client: *client.client,
             key: client.key.map(|key| Box::new(key.to_buf())),
             ids: client.ids.map(|ids| ids.as_bytes().into()),
+            name: client.name.map(Arc::clone),
             rule: None,
             soa: None,
             is_over: false,
@@ -75,6 +79,7 @@ impl RewriteState {
             client: &self.client,
             key: self.key.as_deref().map(LowerNameBuf::as_lower),
             ids: self.ids.as_deref().map(ClientIds::of_bytes),
+            name: self.name.as_ref(),
         }
     }
 

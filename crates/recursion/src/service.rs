@@ -26,6 +26,7 @@ use crate::settings::{Policy, PolicyConfig, PolicyFault};
 use crate::stalled::StalledRefreshes;
 use crate::stats::RecursionStats;
 use crate::sync::lock;
+use crate::targets::AliasTargets;
 use crate::waiter::{Unchecked, Waiter};
 
 /// Passes requests to the resolver.
@@ -43,6 +44,8 @@ pub struct Service {
     stats: RecursionStats,
     policy: ArcSwap<Policy>,
     lookups: OnceLock<Box<dyn Lookups>>,
+    /// The zones served here.
+    pub(crate) zones: OnceLock<Box<dyn AliasTargets>>,
     report: OnceLock<Box<FailureReport>>,
     last_resort: OnceLock<Box<LastResortReport>>,
     /// Answers queued for the validation threads.
@@ -85,6 +88,7 @@ impl Service {
             validating: Mutex::new(State::new(Arc::clone(&policy))),
             policy: ArcSwap::new(policy),
             lookups: OnceLock::new(),
+            zones: OnceLock::new(),
             report: OnceLock::new(),
             last_resort: OnceLock::new(),
             unvalidated: Queue::default(),
@@ -99,6 +103,11 @@ impl Service {
     /// Sets the resolver; only the first call has an effect.
     pub fn connect(&self, lookups: Box<dyn Lookups>) {
         let _ = self.lookups.set(lookups);
+    }
+
+    /// Sets the zones served here; only the first call has an effect.
+    pub fn serve_zones(&self, zones: Box<dyn AliasTargets>) {
+        let _ = self.zones.set(zones);
     }
 
     /// Sets the callback for failures; only the first call has an effect.

@@ -7,7 +7,7 @@ use query_path::{Asked, Refusal, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Section};
-use wire::{Class, LowerNameBuf, Name, Rcode, Ttl, Type};
+use wire::{Class, LowerName, LowerNameBuf, Name, Rcode, Ttl, Type};
 
 use crate::cached::query_key;
 use crate::message::ReplyOptions;
@@ -15,6 +15,7 @@ use crate::query_state::QueryState;
 use crate::service::Service;
 use crate::settings::Policy;
 use crate::steps::Step;
+use crate::targets::AliasTarget;
 use crate::waiter::Waiting;
 
 /// The source of answers that are not in the cache.
@@ -24,6 +25,20 @@ impl Service {
     /// Returns the source that answers cache misses.
     pub fn source(self: &Arc<Self>) -> Arc<dyn Source> {
         Arc::new(RecursiveSource(Arc::clone(self)))
+    }
+}
+
+impl Service {
+    /// Whether a zone that the client gets answers from has a name that an alias leads to.
+    fn has_target(&self, name: LowerName<'_>, asked: &Asked<'_>) -> bool {
+        let target = AliasTarget {
+            name,
+            qtype: asked.question.qtype,
+            dnssec_ok: asked.request.dnssec_ok(),
+            client: asked.client,
+            key: asked.verified.map(|verified| verified.key().name()),
+        };
+        self.zones.get().is_some_and(|zones| zones.has(&target))
     }
 }
 
@@ -46,7 +61,8 @@ impl Source for RecursiveSource {
         let policy = service.policy();
         let (empty, header) = (b.mark(), b.header());
         let names = policy.local(policy.partition_of(asked.group_client()));
-        let local = names.answer(asked.qname, asked.name(), question.qtype, question.qclass, b);
+        let is_served = |name: LowerName<'_>| service.has_target(name, asked);
+        let local = names.answer(asked.qname, asked.name(), question.qtype, question.qclass, &is_served, b);
         let leads_to = match local {
             Some(answer) => {
                 service.stats().local.add();
@@ -68,6 +84,7 @@ impl Source for RecursiveSource {
         let mut query_state = QueryState::new(&policy, query_key(asked), asked.group_client());
         if let Some(target) = leads_to {
             query_state = query_state.behind(b.message(), target);
+            query_state.is_led_here = true;
             b.rollback(empty);
             b.flags(|now| *now = header);
         } else if let Some(target) = ptr_target(&policy, asked) {
@@ -75,6 +92,7 @@ impl Source for RecursiveSource {
                 return SourceReply::Refused(Refusal::ABANDONED);
             };
             query_state = query_state.behind(link, target);
+            query_state.is_led_here = true;
         }
         self.go(query_state, &policy, asked, b, responders)
     }

@@ -16,6 +16,7 @@ use crate::sentinel;
 use crate::service::Service;
 use crate::settings::Policy;
 use crate::stalled::Refresh;
+use crate::targets::{AliasTarget, TargetAnswer};
 
 /// What to do next.
 pub(crate) enum Step {
@@ -43,6 +44,11 @@ impl Service {
     /// Answers from cached data as far as possible, and returns the next step.
     pub(crate) fn next_step(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
         loop {
+            if std::mem::take(&mut query_state.is_led_here)
+                && let Some(step) = self.zone_step(policy, query_state, now)
+            {
+                return step;
+            }
             match self.gate(policy, query_state) {
                 None => {}
                 Some(Rewritten::Step(step)) => return step.into(),
@@ -90,6 +96,38 @@ impl Service {
                 return step;
             }
         }
+    }
+
+    /// Answers the next query from a zone served here. Returns `None` if rules and other servers answer it,
+    /// or the name that the answer of the zone leads to.
+    #[cold]
+    fn zone_step(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Option<Step> {
+        let QueryState { next, rewrite, .. } = &*query_state;
+        let target = AliasTarget {
+            name: next.name.as_lower(),
+            qtype: next.qtype,
+            dnssec_ok: next.dnssec_ok,
+            client: &rewrite.client,
+            key: rewrite.rule_client().key,
+        };
+        let reply = match self.zones.get()?.answer(&target) {
+            TargetAnswer::Elsewhere => return None,
+            TargetAnswer::Withheld => {
+                let info = query_state.info;
+                query_state.links_alone().map(|reply| Reply { info, ..reply })
+            }
+            TargetAnswer::Refused(refusal) => return Some(Step::Refuse(refusal)),
+            // AAAA records are made of these A records.
+            TargetAnswer::Answer(message, leads_to) if query_state.without.is_some() => {
+                return self.take(policy, query_state, Piece::made(message, Rcode::NOERROR), leads_to, now);
+            }
+            TargetAnswer::Answer(message, None) => query_state.with_end(&message).ok(),
+            TargetAnswer::Answer(message, Some(leads_to)) => {
+                let led = query_state.lead_on(&Piece::made(message, Rcode::NOERROR), leads_to);
+                return led.err().map(|Unjoinable| self.no_chain(query_state));
+            }
+        };
+        Some(reply.map_or_else(|| self.no_chain(query_state), Step::Reply))
     }
 
     /// Takes the answer to the `next` query, which may lead into another rule's domain. Returns `None` if

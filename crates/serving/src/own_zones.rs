@@ -1,15 +1,17 @@
-//! Zones served here, as the resolver sees them: names that they delegate are resolved from the name servers
-//! of the delegation.
+//! Zones served here, as recursive service sees them: names that they delegate are resolved from the name
+//! servers of the delegation, and targets of aliases that are made here are answered from them.
 
-use std::sync::Weak;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, answer};
-use query_path::Engine;
+use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, Unanswered, answer};
+use query_path::{Engine, HasZones, QueryTraits, Refusal, Zones};
+use recursion::{AliasTarget, AliasTargets, TargetAnswer};
 use resolver::ServedZones;
+use threads::sync::lock;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, MAX_MESSAGE};
-use wire::{Class, Header, LowerName, LowerNameBuf, Name, Type};
+use wire::{Class, Header, LowerName, LowerNameBuf, Name, Opcode, Type};
 use zone::catalog::{Catalog, ZoneEntry};
 
 use crate::frontend::Served;
@@ -29,6 +31,89 @@ impl ServedZones for OfEngine {
         let zone = catalog.entry(located)?.name().as_name().to_lower();
         respond(&catalog, name.as_name(), Type::A, false, message).then_some(zone)
     }
+}
+
+/// The zones of an engine, as targets of aliases.
+pub(crate) struct TargetsOfEngine {
+    engine: Weak<Engine<Served>>,
+    /// It limits the hashing of names, too.
+    scratch: Mutex<Scratch>,
+}
+
+impl TargetsOfEngine {
+    pub(crate) fn new(engine: Weak<Engine<Served>>) -> Self {
+        TargetsOfEngine { engine, scratch: Mutex::new(Scratch::new()) }
+    }
+}
+
+impl AliasTargets for TargetsOfEngine {
+    fn has(&self, target: &AliasTarget<'_>) -> bool {
+        let has = |engine: Arc<Engine<Served>>| {
+            engine.with_memory(|memory| {
+                let catalog = catalog_for(memory.zones(), target);
+                let mut qname = HashedName::new();
+                qname.set(catalog.key(), target.name.as_name());
+                AnswerLocation::find(catalog, &qname, target.qtype, target.dnssec_ok).is_some()
+            })
+        };
+        self.engine.upgrade().is_some_and(has)
+    }
+
+    fn answer(&self, target: &AliasTarget<'_>) -> TargetAnswer {
+        let Some(engine) = self.engine.upgrade() else { return TargetAnswer::Elsewhere };
+        engine.with_memory(|memory| answer_target(memory.zones(), target, &self.scratch))
+    }
+}
+
+/// Returns the zones that the client of a target gets answers from.
+fn catalog_for<'z>(zones: &'z Zones, target: &AliasTarget<'_>) -> &'z Catalog {
+    let of_view = zones.views.as_ref().and_then(|views| {
+        let view = views.clients().of(target.client, target.key);
+        views.catalog(view)
+    });
+    of_view.unwrap_or(&zones.catalog)
+}
+
+fn answer_target(zones: &Zones, target: &AliasTarget<'_>, scratch: &Mutex<Scratch>) -> TargetAnswer {
+    let AliasTarget { name, qtype, dnssec_ok, client, key } = *target;
+    let catalog = catalog_for(zones, target);
+    let (name, mut qname) = (name.as_name(), HashedName::new());
+    qname.set(catalog.key(), name);
+    let Some(location) = AnswerLocation::find(catalog, &qname, qtype, dnssec_ok) else {
+        return TargetAnswer::Elsewhere;
+    };
+    let traits = QueryTraits { client, key, opcode: Opcode::QUERY, qtype: Some(qtype) };
+    let may_enter =
+        |entry: &ZoneEntry| zones.access.as_ref().is_none_or(|access| access.allows(entry, &traits));
+    if !catalog.entry(location.located()).is_some_and(may_enter) {
+        return TargetAnswer::Withheld;
+    }
+    let (mut message, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
+    let mut b = Builder::new(&mut message, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+    if b.question(name, qtype, Class::IN).is_err() {
+        return TargetAnswer::Elsewhere;
+    }
+    let ask = Ask {
+        name,
+        qname: &qname,
+        qtype,
+        dnssec_ok,
+        catalog,
+        key: catalog.key(),
+        resolves: &|| true,
+        may_enter: &may_enter,
+        max_chain: zones.config.max_chain,
+        hashing: HashingLimit { now: Instant::now(), rounds_per_second: zones.config.nsec3_rounds },
+    };
+    let leads_to = match answer(&ask, &location, &mut b, &mut lock(scratch)) {
+        Ok(leads_to) => leads_to.map(|name| name.as_lower().to_buf()),
+        Err(Unanswered::Delegated) => return TargetAnswer::Elsewhere,
+        Err(Unanswered::NotLoaded) => return TargetAnswer::Withheld,
+        Err(Unanswered::Hashing) => return TargetAnswer::Refused(Refusal::TOO_MANY_ITERATIONS),
+    };
+    let len = b.finish();
+    message.truncate(len);
+    TargetAnswer::Answer(message, leads_to)
 }
 
 /// Writes the response of these zones to a query into `message`. Returns whether it is complete.

@@ -505,7 +505,8 @@ pub struct ClientTraits {
     /// The MAC address that the client, a forwarder, sends in an EDNS option.
     #[arg(long, value_name = "ADDRESS")]
     pub mac: Option<String>,
-    /// The identifier of a client that a forwarder sends in an EDNS option.
+    /// The identifier of a client: that a forwarder sends in an EDNS option, or, with --proto tls and its
+    /// like, that the client itself writes.
     #[arg(long, value_name = "NAME")]
     pub client_id: Option<String>,
     /// The tag of a client that a forwarder sends in an EDNS option.

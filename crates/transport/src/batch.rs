@@ -136,12 +136,14 @@ pub struct Batch<'a> {
     received: Option<Instant>,
     may_put_off: bool,
     certificate: Option<&'a Arc<ClientCertificate>>,
+    client_name: Option<&'a Arc<str>>,
 }
 
 impl<'a> Batch<'a> {
     /// Returns a batch that has just been received.
     pub fn new(queries: Queries<'a>, replies: Replies<'a>, clock: Clock) -> Self {
-        Batch { queries, replies, clock, received: None, may_put_off: false, certificate: None }
+        let (certificate, client_name) = (None, None);
+        Batch { queries, replies, clock, received: None, may_put_off: false, certificate, client_name }
     }
 
     /// Sets the certificate of the client: all queries came on its connection.
@@ -153,6 +155,18 @@ impl<'a> Batch<'a> {
     #[inline]
     pub fn certificate(&self) -> Option<&'a Arc<ClientCertificate>> {
         self.certificate
+    }
+
+    /// Sets the name that the client of all queries has written for itself, in lower case, over an encrypted
+    /// transport or HTTP. No client proves its name.
+    pub fn set_client_name(&mut self, name: Option<&'a Arc<str>>) {
+        self.client_name = name;
+    }
+
+    /// Returns the name that the client has written for itself.
+    #[inline]
+    pub fn client_name(&self) -> Option<&'a Arc<str>> {
+        self.client_name
     }
 
     /// Allows the handler to defer queries that take long: see [`Handler::resume`](crate::Handler::resume).
@@ -248,7 +262,8 @@ impl<'a> Batch<'a> {
             stride,
             room,
         };
-        let (clock, received, certificate) = (self.clock, self.received, self.certificate);
-        Some(Batch { queries, replies, clock, received, may_put_off: false, certificate })
+        let (clock, received) = (self.clock, self.received);
+        let (certificate, client_name) = (self.certificate, self.client_name);
+        Some(Batch { queries, replies, clock, received, may_put_off: false, certificate, client_name })
     }
 }

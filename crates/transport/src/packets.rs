@@ -1,6 +1,7 @@
 //! Batches without a transport, for tools, tests and measurements that call a handler directly.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use crate::{
     Batch, Client, Clock, Envelope, Handler, LateLayout, LateReplies, Outcome, Queries, Replies,
@@ -28,6 +29,7 @@ pub struct Packets {
     outcomes: Vec<Option<Outcome>>,
     clock: Clock,
     may_put_off: bool,
+    client_name: Option<Arc<str>>,
 }
 
 impl Packets {
@@ -42,6 +44,7 @@ impl Packets {
             outcomes: Vec::new(),
             clock: Clock::System,
             may_put_off: false,
+            client_name: None,
         }
     }
 
@@ -49,6 +52,13 @@ impl Packets {
     #[must_use]
     pub fn let_put_off(mut self) -> Self {
         self.may_put_off = true;
+        self
+    }
+
+    /// Sets the name that the client has written for itself.
+    #[must_use]
+    pub fn client_name(mut self, name: Option<Arc<str>>) -> Self {
+        self.client_name = name;
         self
     }
 
@@ -112,6 +122,7 @@ impl Packets {
             room: self.room,
         };
         let mut batch = Batch::new(queries, replies, self.clock);
+        batch.set_client_name(self.client_name.as_ref());
         if self.may_put_off {
             batch.let_put_off();
         }

@@ -58,6 +58,11 @@ impl Transport {
         matches!(self, Transport::Tls | Transport::Https | Transport::Quic | Transport::H3)
     }
 
+    /// Whether clients can write a name for themselves: in the server name of TLS, or in the path of HTTP.
+    pub const fn has_client_names(self) -> bool {
+        self.is_encrypted() || matches!(self, Transport::Http)
+    }
+
     /// Whether replies to padded queries are padded (RFC 8467): messages are encrypted, at least between the
     /// client and a proxy that passes them on by HTTP.
     pub const fn is_padded(self) -> bool {

@@ -29,7 +29,7 @@ pub(crate) fn run(data: &[u8]) {
         let peer = ([192, 0, 2, last], 4000).into();
         let client = Client { peer, local: ([192, 0, 2, 53], 53).into(), transport: Transport::Udp };
         let ids = Some(ClientIds::of_bytes(of_query));
-        matcher.first(GroupClient { client: &client, key: None, ids })
+        matcher.first(GroupClient { client: &client, key: None, ids, name: None })
     };
     let ids: Vec<ClientId> = options(of_query).iter().flat_map(named).collect();
     let expected = groups.iter().position(|group| group.iter().any(|id| ids.contains(id)));

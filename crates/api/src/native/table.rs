@@ -27,8 +27,11 @@ const ON: Argument =
 const PROTO: Argument = optional("proto", Text, "The transport of the query, such as tls.");
 const MAC: Argument =
     optional("mac", Text, "The MAC address that the client, a forwarder, sends in an EDNS option.");
-const CLIENT_ID: Argument =
-    optional("client_id", Text, "The identifier of a client that a forwarder sends in an EDNS option.");
+const CLIENT_ID: Argument = optional(
+    "client_id",
+    Text,
+    "The identifier of a client: that a forwarder sends in an EDNS option, or that the client itself writes.",
+);
 const EDNS_TAG: Argument =
     optional("edns_tag", Number, "The tag of a client that a forwarder sends in an EDNS option.");
 const DOMAIN: Argument = required("domain", Text, "The domain.");

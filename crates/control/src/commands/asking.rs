@@ -2,6 +2,7 @@
 //! that it queries, the TSIG key that signs the query, and the EDNS options of a forwarder about it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use message::EdnsOption;
 use query_path::{ClientIds, GroupClient};
@@ -33,6 +34,8 @@ pub(super) struct QueryClient {
     options: Vec<EdnsOption>,
     /// The same as RDATA of OPT.
     ids: Vec<u8>,
+    /// The name that it has written for itself.
+    name: Option<Arc<str>>,
 }
 
 impl QueryClient {
@@ -62,15 +65,24 @@ impl QueryClient {
             local: local(details)?,
             transport: transport.unwrap_or(Transport::Udp),
         };
-        let options = options(details)?;
+        let mut options = options(details)?;
+        let mut name = None;
         if !options.is_empty() {
-            let trusted = parts.in_force.settings().policy_groups(&Interfaces::default()).trusted;
+            let settings = parts.in_force.settings();
+            let trusted = settings.policy_groups(&Interfaces::default()).trusted;
             if !trusted.iter().any(|network| network.contains(address.to_canonical())) {
-                return Err(ArgumentFault::NoForwarder(address));
+                // It may also be what the client has written for itself.
+                if settings.has_client_names(client.transport) {
+                    name = details.client_id.as_ref().map(|name| name.to_ascii_lowercase().into());
+                    options.retain(|option| option.code != OptionCode::CPE_ID);
+                }
+                if !options.is_empty() {
+                    return Err(ArgumentFault::NoForwarder(address));
+                }
             }
         }
         let ids = options.iter().flat_map(bytes).collect();
-        Ok(QueryClient { client, is_named, has_transport: transport.is_some(), key, options, ids })
+        Ok(QueryClient { client, is_named, has_transport: transport.is_some(), key, options, ids, name })
     }
 
     /// Its address, and the transport of its query.
@@ -94,10 +106,16 @@ impl QueryClient {
         &self.options
     }
 
+    /// The name that it has written for itself.
+    pub(super) fn name(&self) -> Option<Arc<str>> {
+        self.name.clone()
+    }
+
     /// Returns the client as groups see it; `None` if the operator names none: it is in no group then.
     pub(super) fn of_groups(&self) -> Option<GroupClient<'_>> {
         let ids = (!self.ids.is_empty()).then(|| ClientIds::of_bytes(&self.ids));
-        self.is_named.then(|| GroupClient { client: &self.client, key: self.key_name(), ids })
+        let (client, key, name) = (&self.client, self.key_name(), self.name.as_ref());
+        self.is_named.then_some(GroupClient { client, key, ids, name })
     }
 
     /// Its address, if the operator names anything about it.

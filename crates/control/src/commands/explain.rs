@@ -581,7 +581,7 @@ fn answer(engine: &Arc<Engine<Served>>, question: &ExplainedQuery) -> Result<Ans
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, options, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));
-    let mut packets = Packets::new(client.client().transport, MAX_MESSAGE);
+    let mut packets = Packets::new(client.client().transport, MAX_MESSAGE).client_name(client.name());
     let mut message = spec.message().map_err(CommandFault::Query)?;
     if let Some(key) = client.key_name() {
         message = engine.sign_query(key, message).ok_or(CommandFault::Stopping)?;

@@ -317,8 +317,8 @@ fn protection_of_adguard_home_that_nomen_lacks_refuses_recursion() {
         "user_rules: ['*$dnsrewrite=192.0.2.1']\n",
         "filters: [{enabled: true, url: 'ftp://a.example/l', name: a}]\n",
         "clients:\n  persistent:\n  - {name: a, ids: ['aa:bb:cc:dd:ee:ff'], upstreams: [192.0.2.2]}\n",
-        "clients:\n  persistent:\n  - {name: a, ids: [tv], use_global_settings: false, safe_search: {enabled: true}}\n",
-        "clients:\n  persistent:\n  - {name: a, ids: [phone], use_global_settings: true, upstreams: [192.0.2.2]}\n",
+        "tls: {enabled: true}\nclients:\n  persistent:\n  - {name: a, ids: [phone], upstreams: [192.0.2.2]}\n",
+        "clients:\n  persistent:\n  - {name: a, ids: [not_one], use_global_settings: false}\n",
     ] {
         let found = adguard(&format!("dns:\n  upstream_dns: [192.0.2.1]\n{settings}"));
         has(&found, &[closed]);
@@ -352,13 +352,48 @@ fn clients_of_adguard_home_by_mac_address_are_groups_after_those_by_network() {
         [[policy.group]]\nname = \"child-2\"\nfrom = [\"mac:aa:bb:cc:dd:ee:02\"]\nsafe-search = true\n";
     assert_eq!(groups, expected);
     assert!(!found.toml.contains("refuse"), "{}", found.toml);
-    let narrower: Vec<&str> = found
-        .accounts
-        .iter()
-        .filter(|one| one.outcome == Coverage::Narrower)
-        .map(|one| one.statement.as_str())
-        .collect();
-    assert_eq!(narrower.len(), 2, "{narrower:?}");
+    assert_eq!(
+        outcomes(&found, "name work"),
+        [Coverage::Unneeded],
+        "nothing is encrypted: no client sends its ID"
+    );
+    assert!(!found.accounts.iter().any(|one| one.outcome == Coverage::Narrower), "{:?}", found.accounts);
+}
+
+/// A ClientID comes before an address in AdGuard Home.
+#[test]
+fn clients_of_adguard_home_by_client_id_are_groups_before_all_others() {
+    let clients = "clients:\n  persistent:\n  \
+         - {name: child, ids: [10.0.0.8/29, 'aa:bb:cc:dd:ee:02', Tablet], use_global_settings: false, \
+            filtering_enabled: true, safe_search: {enabled: true, yandex: false}}\n  \
+         - {name: desk, ids: [my-desk]}\n  \
+         - {name: work, ids: [my-laptop, my-phone], use_global_settings: false, filtering_enabled: false}\n";
+    let with = |tls: &str, clients: &str| {
+        adguard(&format!(
+            "dns:\n  upstream_dns: [192.0.2.1]\nfilters: [{{enabled: true, url: 'https://a.example/l', name: ads}}]\n\
+             tls:\n  enabled: true\n  certificate_path: /c\n  private_key_path: /k\n{tls}{clients}"
+        ))
+    };
+    let found = with("  server_name: DNS.example.net\n", clients);
+    has(&found, &["client-ids = [\"*.dns.example.net\", \"/dns-query/*\"]\n"]);
+    let groups = found.toml.split_once("[[policy.group]]").expect("groups").1;
+    let expected = "\nname = \"child\"\nfrom = [\"client-id:tablet\"]\nsafe-search = true\n\n\
+        [[policy.group]]\nname = \"desk\"\nfrom = [\"client-id:my-desk\"]\n\n\
+        [[policy.group]]\nname = \"work\"\nfrom = [\"client-id:my-laptop\", \"client-id:my-phone\"]\nlists = []\n\n\
+        [[policy.group]]\nname = \"child-2\"\nfrom = [\"10.0.0.8/29\"]\nsafe-search = true\n\n\
+        [[policy.group]]\nname = \"child-3\"\nfrom = [\"mac:aa:bb:cc:dd:ee:02\"]\nsafe-search = true\n";
+    assert_eq!(groups, expected);
+    assert!(!found.toml.contains("refuse"), "{}", found.toml);
+    let places = |tls: &str| {
+        let found = with(tls, clients).toml;
+        found.lines().find(|line| line.starts_with("client-ids")).map(str::to_owned)
+    };
+    assert_eq!(places(""), Some("client-ids = [\"/dns-query/*\"]".into()), "there is no name");
+    let without = "  server_name: dns.example.net\n  port_https: 0\n";
+    assert_eq!(places(without), Some("client-ids = [\"*.dns.example.net\"]".into()));
+    // A client that cannot be refused by its ClientID alone.
+    let strict = "clients:\n  persistent:\n  - {name: x, ids: [my-x], use_global_settings: false, parental_enabled: true}\n";
+    has(&with("", strict), &["action = \"refuse\""]);
 }
 
 #[test]

@@ -429,12 +429,94 @@ fn tags_of_unbound_are_groups_and_conditions() {
         "{lines:?}"
     );
     assert!(!found.toml.contains("refused-domains"), "{}", found.toml);
-    // Data for certain clients, and tags that do more, have no counterpart.
-    for more in
-        ["  access-control-tag-action: 10.0.0.0/8 \"kids\" refuse\n", "  interface-tag: 192.0.2.1 \"kids\"\n"]
-    {
-        let found = of(PeerProgram::Unbound, &[("/u", &format!("server:\n{clients}{zones}{more}"))]);
-        has(&found, &["refused-domains = [\"games.example\"]"]);
-        assert!(!found.toml.contains("[[policy.group]]"), "{}", found.toml);
+    // Tags of interfaces have no counterpart.
+    let more = "  interface-tag: 192.0.2.1 \"kids\"\n";
+    let found = of(PeerProgram::Unbound, &[("/u", &format!("server:\n{clients}{zones}{more}"))]);
+    has(&found, &["refused-domains = [\"games.example\"]"]);
+    assert!(!found.toml.contains("[[policy.group]]"), "{}", found.toml);
+}
+
+/// Compared with Unbound 1.17.1: the first tag of `define-tag` that client and zone have in common decides,
+/// and of two actions for one tag the first.
+#[test]
+fn actions_of_tags_of_unbound_are_rules_for_the_groups_of_their_clients() {
+    let zones = "  define-tag: \"a b c\"\n  local-zone: one.example always_nxdomain\n  local-zone-tag: one.example \"b a\"\n\
+        \x20 local-zone: two.example transparent\n  local-zone-tag: two.example \"b\"\n";
+    let client = |last: u8, tags: &str, more: &[&str]| {
+        let lines = more.iter().map(|more| {
+            format!("  access-control-tag-{}\n", more.replace('@', &format!("10.0.0.{last}/32")))
+        });
+        format!(
+            "  access-control: 10.0.0.{last}/32 allow\n  access-control-tag: 10.0.0.{last}/32 \"{tags}\"\n{}",
+            lines.collect::<String>()
+        )
+    };
+    let clients = [
+        client(
+            1,
+            "a b",
+            &["action: @ \"b\" redirect", "data: @ \"b\" \"A 10.0.0.99\"", "data: @ \"b\" \"AAAA ::99\""],
+        ),
+        client(2, "a b", &["action: @ \"b\" always_null", "action: @ \"a\" always_transparent"]),
+        client(3, "b", &["action: @ \"b\" deny", "action: @ \"b\" always_null"]),
+        client(4, "b", &["action: @ \"b\" redirect"]),
+        client(5, "c", &[]),
+    ];
+    let text = format!("server:\n  access-control: 10.0.0.0/8 allow\n{}{zones}", clients.concat());
+    let found = of(PeerProgram::Unbound, &[("/u", &text)]);
+    has(
+        &found,
+        &[
+            "[[policy.group]]\nname = \"clients\"\nfrom = [\"10.0.0.1\"]\ntags = [\"a\", \"b\"]\n",
+            "[[policy.group]]\nname = \"clients-3\"\nfrom = [\"10.0.0.3\"]\n",
+        ],
+    );
+    let lines: std::collections::BTreeSet<(&str, &str)> = found
+        .lists
+        .iter()
+        .flat_map(|list| list.text.lines().map(|line| (list.path.to_str().expect("a path"), line)))
+        .filter(|(_, line)| line.starts_with("||"))
+        .map(|(path, line)| (path.rsplit('/').next().expect("a name"), line))
+        .collect();
+    let expected = [
+        ("local-zones-nodata.txt", "||one.example^$client='clients-4'"),
+        ("local-zones-nodata.txt", "||two.example^$client='clients-4'"),
+        ("local-zones-null.txt", "||two.example^$client='clients-2'"),
+        ("local-zones-nxdomain.txt", "||one.example^$client='clients'"),
+        ("local-zones-nxdomain.txt", "||one.example^$client='clients-3',dnsrewrite=REFUSED"),
+        ("local-zones-nxdomain.txt", "||two.example^$client='clients',dnsrewrite=NOERROR;A;10.0.0.99"),
+        ("local-zones-nxdomain.txt", "||two.example^$client='clients',dnsrewrite=NOERROR;AAAA;::99"),
+        ("local-zones-nxdomain.txt", "||two.example^$client='clients-3',dnsrewrite=REFUSED"),
+    ];
+    assert_eq!(lines, expected.into_iter().collect());
+    assert!(!found.toml.contains("refused-domains") && !found.is_less(), "{:#?}", reported(&found));
+    // Zones in each other, and records of the zone, have no counterpart.
+    for more in [
+        "  local-zone: x.two.example always_null\n",
+        "  local-data: \"two.example A 192.0.2.1\"\n",
+        "  access-control-tag-data: 10.0.0.1/32 \"b\" \"MX 10 mail.example\"\n",
+    ] {
+        let found = of(PeerProgram::Unbound, &[("/u", &(text.clone() + more))]);
+        assert!(found.toml.contains("refused-domains") && found.is_less(), "{more}: {}", found.toml);
     }
+}
+
+/// The exception in the list had no effect, since the outer zone is refused.
+#[test]
+fn a_transparent_zone_in_a_listed_one_in_a_refused_one_was_not_reported() {
+    let of = |outer: &str| {
+        unbound(&format!(
+            "server:\n  access-control: 10.0.0.0/8 allow\n  local-zone: example {outer}\n  local-zone: a.example static\n  \
+             local-zone: b.a.example transparent\n"
+        ))
+    };
+    let exempts = |found: &Converted| found.lists.iter().any(|list| list.text.contains("@@||b.a.example^"));
+    for outer in ["refuse", "redirect", "deny"] {
+        let found = of(outer);
+        assert!(outcomes(&found, "local-zone b.a.example").contains(&Coverage::Narrower), "{outer}");
+        assert!(found.is_less() && !exempts(&found), "{outer}");
+    }
+    let open = of("transparent");
+    assert!(outcomes(&open, "local-zone b.a.example").contains(&Coverage::Translated));
+    assert!(exempts(&open) && !open.is_less(), "{:#?}", reported(&open));
 }

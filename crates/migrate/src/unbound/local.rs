@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::tags::{self, ZoneTags};
+use super::local_types::{LocalDefault, list_name, of_type};
+use super::tags::{self, TagRule, ZoneTags};
 use crate::ledger::Coverage;
 use crate::model::Section;
 use crate::narrow::is_below;
@@ -10,68 +11,24 @@ use crate::policy::{Effect, at_and_below};
 use crate::tree::Statement;
 use crate::work::{Work, domain, is_special};
 
-/// What a local zone does with names that have no `local-data`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Default {
-    /// They are resolved.
-    Resolved,
-    /// They get this answer of a block list.
-    Listed(&'static str),
-    /// They are refused.
-    Refused,
-    /// They have the records of the zone.
-    Redirected,
-}
-
 /// A local zone.
 struct LocalZone<'s> {
     name: String,
-    default: Default,
+    default: LocalDefault,
     /// Whether its `local-data` is answered.
     has_data: bool,
     statement: &'s Statement,
 }
 
-/// The behaviour of a type; `None` if it is unknown.
-fn of_type(kind: &str) -> Option<(Default, bool)> {
-    Some(match kind {
-        "transparent" | "typetransparent" | "inform" | "nodefault" => (Default::Resolved, true),
-        "always_transparent" => (Default::Resolved, false),
-        "static" => (Default::Listed("nxdomain"), true),
-        "always_nxdomain" => (Default::Listed("nxdomain"), false),
-        "always_nodata" => (Default::Listed("nodata"), false),
-        "always_null" => (Default::Listed("null"), false),
-        "refuse" | "deny" | "inform_deny" => (Default::Refused, true),
-        "always_refuse" | "always_deny" => (Default::Refused, false),
-        "redirect" | "inform_redirect" => (Default::Redirected, true),
-        _ => return None,
-    })
-}
-
-/// The name of the list that is made for an answer.
-fn list_name(answer: &str) -> &'static str {
-    match answer {
-        "nodata" => "local-zones-nodata",
-        "null" => "local-zones-null",
-        _ => "local-zones-nxdomain",
-    }
-}
-
 /// Converts local zones and their data.
 pub(super) fn names(work: &mut Work, all: &[&Statement]) {
-    let is_listed = |name: &str| {
-        let mut zones =
-            all.iter().filter(|s| s.key() == "local-zone" && domain(s.value()).as_deref() == Some(name));
-        let kind = zones.next().and_then(|zone| zone.argument(1)).map_or("", |kind| &kind.text);
-        matches!(of_type(kind), Some((Default::Listed(_), _))) && at_and_below(name).is_some()
-    };
-    let of_groups = tags::convert(work, all, is_listed);
+    let of_groups = tags::convert(work, all);
     let tagged = tagged(work, all, &of_groups);
     let zones = zones(work, all, &tagged);
     for zone in &zones {
-        convert(work, &zones, zone, of_groups.get(&zone.name).map(String::as_str));
+        convert(work, &zones, zone, of_groups.get(&zone.name).map(Vec::as_slice));
     }
-    if zones.iter().any(|zone| matches!(zone.default, Default::Listed(_))) {
+    if !of_groups.is_empty() || zones.iter().any(|zone| matches!(zone.default, LocalDefault::Listed(_))) {
         work.ledger.unwritten(
             Coverage::Differs,
             "local zones that are lists here ([[policy.list]]) are for the targets of aliases, too, and come \
@@ -102,9 +59,9 @@ fn zones<'s>(work: &mut Work, all: &[&'s Statement], tagged: &[String]) -> Vec<L
             continue;
         }
         let kind = statement.argument(1).map_or("", |kind| &kind.text);
-        let (default, has_data) = of_type(kind).unwrap_or((Default::Refused, true));
+        let (default, has_data) = of_type(kind).unwrap_or((LocalDefault::Refused, true));
         let default = match default {
-            Default::Listed(_) if at_and_below(&name).is_none() => Default::Refused,
+            LocalDefault::Listed(_) if at_and_below(&name).is_none() => LocalDefault::Refused,
             default => default,
         };
         zones.push(LocalZone { name, default, has_data, statement });
@@ -118,37 +75,36 @@ fn closest<'z, 's>(zones: &'z [LocalZone<'s>], name: &str, not: Option<&str>) ->
     above.max_by_key(|zone| zone.name.trim_matches('.').len())
 }
 
-fn convert(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>, tags: Option<&str>) {
+fn convert(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>, tags: Option<&[TagRule]>) {
     let (name, statement) = (&zone.name, zone.statement);
+    if let Some(rules) = tags {
+        return for_groups(work, zone, rules);
+    }
     let kind = statement.argument(1).map_or("", |kind| &kind.text);
     let around = closest(zones, name, Some(name));
     match zone.default {
-        Default::Resolved => resolved(work, zones, zone),
-        Default::Redirected => {
+        LocalDefault::Resolved => resolved(work, zones, zone),
+        LocalDefault::Redirected => {
             // Names of the zone without data of their own are not queried.
             work.refuse_all_below(name);
             work.ledger.translated(statement, "`local-data` of [resolver], with a `*` in front as well");
         }
-        Default::Listed(_) if kind == "static" && is_special(name) && tags.is_none() => {
+        LocalDefault::Listed(_) if kind == "static" && is_special(name) => {
             work.ledger.unneeded(statement, "nomen does so anyway");
         }
-        Default::Listed(answer) => {
-            let condition = tags.map(|tags| format!("$ctag={tags}")).unwrap_or_default();
+        LocalDefault::Listed(answer) => {
             at_and_below(name).into_iter().for_each(|rule| {
-                let line = format!("{rule}{condition}");
-                work.list_line(list_name(answer), &Effect::answer(answer), line);
+                work.list_line(list_name(answer), &Effect::answer(answer), rule);
             });
             work.ledger.translated(statement, format!("[[policy.list]] `{}`", list_name(answer)));
-            if tags.is_none()
-                && around.is_some_and(|around| {
-                    !matches!(around.default, Default::Listed(other) if other == answer)
-                        && around.default != Default::Resolved
-                })
-            {
+            if around.is_some_and(|around| {
+                !matches!(around.default, LocalDefault::Listed(other) if other == answer)
+                    && around.default != LocalDefault::Resolved
+            }) {
                 work.ledger.differs(statement, "its names get the answer of the `local-zone` above it");
             }
         }
-        Default::Refused => {
+        LocalDefault::Refused => {
             work.refuse_all_below(name);
             match kind {
                 "refuse" | "always_refuse" => {
@@ -165,6 +121,17 @@ fn convert(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>, tags:
             }
         }
     }
+}
+
+/// Converts a zone that counts for groups of clients alone.
+fn for_groups(work: &mut Work, zone: &LocalZone<'_>, rules: &[TagRule]) {
+    for TagRule { answer, modifiers } in rules {
+        let answer = answer.unwrap_or("nxdomain");
+        if let Some(rule) = at_and_below(&zone.name) {
+            work.list_line(list_name(answer), &Effect::answer(answer), format!("{rule}${modifiers}"));
+        }
+    }
+    work.ledger.translated(zone.statement, "[[policy.list]] `local-zones-…`, for groups of clients");
 }
 
 /// Converts a zone whose names are resolved, also if it is in one whose names are not.
@@ -189,13 +156,20 @@ fn resolved(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>) {
         ),
     }
     let around = closest(zones, name, Some(name)).map(|around| around.default);
+    // Those of a zone further above are refused, whatever lists exempt.
+    let is_refused = zones.iter().any(|other| {
+        let is_above = other.name != *name && is_below(name, &other.name);
+        is_above && matches!(other.default, LocalDefault::Refused | LocalDefault::Redirected)
+    });
     let is_open_below = zones
         .iter()
         .filter(|other| other.name != *name && is_below(&other.name, name))
-        .all(|other| other.default == Default::Resolved);
+        .all(|other| other.default == LocalDefault::Resolved);
     match around {
-        None | Some(Default::Resolved) => {}
-        Some(Default::Listed(answer)) if is_open_below && at_and_below(name).is_some() => {
+        None | Some(LocalDefault::Resolved) => {}
+        Some(LocalDefault::Listed(answer))
+            if is_open_below && !is_refused && at_and_below(name).is_some() =>
+        {
             let rule = at_and_below(name).unwrap_or_default();
             work.list_line(list_name(answer), &Effect::answer(answer), format!("@@{rule}"));
             work.ledger
@@ -244,7 +218,7 @@ fn data(
             work.ledger.unneeded(statement, "the type of its `local-zone` takes no account of data");
             continue;
         }
-        if zone.is_some_and(|zone| zone.default == Default::Redirected && zone.name == owner) {
+        if zone.is_some_and(|zone| zone.default == LocalDefault::Redirected && zone.name == owner) {
             let rest = text.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
             work.recurse().add("local-data", format!("*.{owner}. {rest}"));
         }
@@ -259,7 +233,7 @@ fn tagged(work: &mut Work, all: &[&Statement], of_groups: &ZoneTags) -> Vec<Stri
     for statement in all.iter().filter(|s| s.key() == "local-zone-tag") {
         match domain(statement.value()) {
             Some(name) if of_groups.contains_key(&name) => {
-                work.ledger.translated(statement, "`$ctag` of the rule for the zone");
+                work.ledger.translated(statement, "`$ctag` or `$client` of the rules for the zone");
             }
             Some(name) => {
                 work.refuse_all_below(&name);

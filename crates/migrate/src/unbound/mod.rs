@@ -3,6 +3,7 @@
 mod access;
 mod limits;
 mod local;
+mod local_types;
 mod response_ip;
 mod rules;
 mod tags;

@@ -2,6 +2,7 @@
 //! and writing, until the client has acknowledged the answer.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use quinn::{Chunk, ReadError, RecvStream, SendStream, VarInt, WriteError};
@@ -79,13 +80,16 @@ pub(super) fn cancel<F: HandlerFactory>(
     let _ = to_client.reset(codes.cancelled);
 }
 
-/// Has the handler answer a query.
+/// Has the handler answer a query. `name` is that which the client has written for itself in the query's
+/// path.
 pub(super) async fn answer<F: HandlerFactory>(
     quic: &QuicClient<F>,
     message: &[u8],
+    name: Option<&Arc<str>>,
     to_client: &mut SendStream,
     codes: &StreamCodes,
 ) -> Result<Answer, Unanswered> {
+    let name = name.or(quic.name.as_ref());
     let id = quic.number();
     let (sender, mut late) = unbounded_channel();
     let _expected = Expected::new(&quic.events, id, sender);
@@ -93,7 +97,7 @@ pub(super) async fn answer<F: HandlerFactory>(
     stats.batches.add(1);
     stats.queries.add(1);
     stats.bytes_in.add(message.len() as u64);
-    let (outcome, reply) = quic.buffers.borrow_mut().stage().answer_one(message, quic.client, id);
+    let (outcome, reply) = quic.buffers.borrow_mut().stage().answer_one(message, quic.client, name, id);
     match outcome {
         Outcome::Reply(len) if (1..=MAX_MESSAGE).contains(&len) => {
             stats.replies.add(1);

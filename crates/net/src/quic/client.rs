@@ -27,6 +27,8 @@ pub(super) struct QuicClient<F: HandlerFactory> {
     pub(super) keepalive: Option<KeepaliveCheck>,
     pub(super) fresh: Option<HttpCacheTime>,
     pub(super) oblivious: Option<Arc<dyn ObliviousTarget>>,
+    /// The name that the client has written for itself in the server name of TLS.
+    pub(super) name: Option<Arc<str>>,
     pub(super) state: QuicState,
 }
 

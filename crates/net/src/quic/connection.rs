@@ -60,7 +60,9 @@ pub(super) async fn serve<F: HandlerFactory>(
         Err(_) => return Close::First,
     };
     quic.stats.tls_handshakes.add(1);
-    let (close, code, reason) = match is_http3(&connection) {
+    let (is_http3, server_name) = agreed(&connection);
+    quic.name = quic.config.client_names.of_server_name(server_name.as_deref());
+    let (close, code, reason) = match is_http3 {
         true => {
             quic.client.transport = Transport::H3;
             requests::serve(&connection, &Rc::new(quic), &mut events).await
@@ -71,10 +73,10 @@ pub(super) async fn serve<F: HandlerFactory>(
     close
 }
 
-/// Whether client and server have agreed on HTTP/3.
-fn is_http3(connection: &Connection) -> bool {
+/// Returns whether client and server have agreed on HTTP/3, and the server name that the client has sent.
+fn agreed(connection: &Connection) -> (bool, Option<String>) {
     let data = connection.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
-    data.is_some_and(|data| data.protocol.as_deref() == Some(H3))
+    data.map_or((false, None), |data| (data.protocol.as_deref() == Some(H3), data.server_name))
 }
 
 /// Returns the counter of a handshake that ended with this error.

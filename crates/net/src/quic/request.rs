@@ -1,6 +1,8 @@
 //! One request of HTTP/3: it is read, its query is passed to the handler of the worker, and the response is
 //! written, until the client has acknowledged it.
 
+use std::sync::Arc;
+
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
 use quinn::{RecvStream, SendStream, VarInt};
@@ -72,7 +74,7 @@ pub(super) async fn serve<F: HandlerFactory>(
     quic.greeted();
     quic.room_for_answer().await;
     let reply = match asked {
-        Ok(asked) => reply(quic, asked, &mut to_client).await,
+        Ok((asked, name)) => reply(quic, asked, name.as_ref(), &mut to_client).await,
         Err(fault) => Err(NoReply::Status(fault)),
     };
     let written = match reply {
@@ -104,22 +106,27 @@ async fn read<F: HandlerFactory>(
     }
 }
 
-/// Returns what a request asks for.
-fn asked<F: HandlerFactory>(quic: &QuicClient<F>, request: Request) -> Result<Asked, BadRequest> {
-    let source = message::source(&request.head, &quic.config.https_paths)?;
+/// Returns what a request asks for, and the name that the client has written for itself in its path.
+fn asked<F: HandlerFactory>(
+    quic: &QuicClient<F>,
+    request: Request,
+) -> Result<(Asked, Option<Arc<str>>), BadRequest> {
+    let (source, name) = message::source(&request.head, &quic.config)?;
     let body = request.body.ok_or(BadRequest::TooLong);
-    message::asked(source, body, quic.oblivious.as_deref(), quic.client.peer.ip(), &quic.stats)
+    let (target, client) = (quic.oblivious.as_deref(), quic.client.peer.ip());
+    Ok((message::asked(source, body, target, client, &quic.stats)?, name))
 }
 
 /// Returns the response to a request.
 async fn reply<F: HandlerFactory>(
     quic: &QuicClient<F>,
     asked: Asked,
+    name: Option<&Arc<str>>,
     to_client: &mut SendStream,
 ) -> Result<Reply, NoReply> {
     match asked {
         Asked::Query { message, seal } => {
-            let reply = answer(quic, &message, to_client).await?;
+            let reply = answer(quic, &message, name, to_client).await?;
             message::response(reply, seal, quic.fresh).map_err(NoReply::Status)
         }
         Asked::Configs(configs) => Ok(message::configs(configs)),
@@ -130,9 +137,10 @@ async fn reply<F: HandlerFactory>(
 async fn answer<F: HandlerFactory>(
     quic: &QuicClient<F>,
     message: &[u8],
+    name: Option<&Arc<str>>,
     to_client: &mut SendStream,
 ) -> Result<Vec<u8>, NoReply> {
-    match answers::answer(quic, message, to_client, &CODES).await.map_err(NoReply::Unanswered)? {
+    match answers::answer(quic, message, name, to_client, &CODES).await.map_err(NoReply::Unanswered)? {
         Answer::Message(message) => Ok(message),
         Answer::Stream(stream) => message::only(stream).map_err(|fault| match fault {
             Some(fault) => NoReply::Status(fault),

@@ -93,7 +93,7 @@ async fn serve<F: HandlerFactory>(
     let message = query(&bytes, quic.keepalive).map_err(StreamFault::Protocol)?;
     quic.greeted();
     quic.room_for_answer().await;
-    let written = match answer(quic, message, &mut to_client, &CODES).await {
+    let written = match answer(quic, message, None, &mut to_client, &CODES).await {
         Ok(Answer::Message(message)) => write_last(quic, &mut to_client, &message).await,
         Ok(Answer::Stream(stream)) => write_stream(quic, &mut to_client, stream).await,
         Err(unanswered) => Err(unanswered),

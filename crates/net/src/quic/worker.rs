@@ -187,6 +187,7 @@ impl<F: HandlerFactory> Worker<F> {
             keepalive: self.job.keepalive,
             fresh: self.job.fresh,
             oblivious: self.job.oblivious.clone(),
+            name: None,
             state: QuicState::new(permit, Instant::now()),
         };
         let id = quic.number();

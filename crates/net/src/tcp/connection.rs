@@ -57,6 +57,11 @@ pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + 'static {
     fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
         None
     }
+
+    /// Returns the name that the client has written for itself, if it has.
+    fn client_name(&self) -> Option<&Arc<str>> {
+        None
+    }
 }
 
 impl Bytes for TcpStream {
@@ -87,11 +92,13 @@ pub(crate) struct Stage<F: HandlerFactory> {
 }
 
 impl<F: HandlerFactory> Stage<F> {
-    /// Passes one message to the handler. Returns the outcome, and the reply if that is one.
+    /// Passes one message to the handler; `name` is that which the client has written for itself. Returns the
+    /// outcome, and the reply if that is one.
     pub(crate) fn answer_one(
         &mut self,
         message: &[u8],
         client: Client,
+        name: Option<&Arc<str>>,
         connection: u64,
     ) -> (Outcome, Vec<u8>) {
         let envelopes = [Envelope { start: 0, len: message.len(), client, raw: 0 }];
@@ -109,7 +116,9 @@ impl<F: HandlerFactory> Stage<F> {
             stride: MAX_MESSAGE,
             room: MAX_MESSAGE,
         };
-        self.guarded.batch(&mut Batch::new(queries, replies, Clock::System));
+        let mut batch = Batch::new(queries, replies, Clock::System);
+        batch.set_client_name(name);
+        self.guarded.batch(&mut batch);
         let [outcome] = outcomes;
         match outcome.unwrap_or_default() {
             Outcome::Reply(len) if len <= MAX_MESSAGE => (Outcome::Reply(len), self.output[..len].to_vec()),
@@ -387,6 +396,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             clock,
         );
         batch.set_certificate(self.stream.certificate());
+        batch.set_client_name(self.stream.client_name());
         stats.batches.add(1);
         stats.queries.add(n as u64);
         stats.bytes_in.add(batch.bytes());

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -15,7 +16,7 @@ use tokio_rustls::{Accept, LazyConfigAcceptor, StartHandshake, TlsAcceptor};
 use transport::{ClientCertificate, Counter};
 
 use super::connection::Bytes;
-use crate::config::IdentifyClient;
+use crate::config::{IdentifyClient, ListenerConfig};
 use crate::handshakes::HandshakeSettings;
 use crate::stats::WorkerStats;
 
@@ -35,8 +36,11 @@ pub(crate) struct TlsBytes {
     unsent: usize,
     stats: Arc<WorkerStats>,
     identify: Option<IdentifyClient>,
+    config: Rc<ListenerConfig>,
     /// The certificate that the client has shown.
     certificate: Option<Arc<ClientCertificate>>,
+    /// The name that the client has written for itself.
+    client_name: Option<Arc<str>>,
 }
 
 enum State {
@@ -113,6 +117,7 @@ impl TlsBytes {
         stream: TcpStream,
         settings: HandshakeSettings,
         identify: Option<IdentifyClient>,
+        config: Rc<ListenerConfig>,
         from_proxy: bool,
         stats: Arc<WorkerStats>,
     ) -> Self {
@@ -120,7 +125,7 @@ impl TlsBytes {
             true => State::First { stream, settings },
             false => State::accept(stream, &settings),
         };
-        TlsBytes { state, unsent: 0, stats, identify, certificate: None }
+        TlsBytes { state, unsent: 0, stats, identify, config, certificate: None, client_name: None }
     }
 
     /// Brings the handshake forward. `Ready(Ok(true))`: the connection is open; `Ready(Ok(false))`: bytes of
@@ -170,7 +175,9 @@ impl TlsBytes {
                         if kind == Some(HandshakeKind::Resumed) {
                             self.stats.tls_resumed.add(1);
                         }
-                        let chain = stream.get_ref().1.peer_certificates();
+                        let session = stream.get_ref().1;
+                        self.client_name = self.config.client_names.of_server_name(session.server_name());
+                        let chain = session.peer_certificates();
                         self.certificate = chain.zip(self.identify.as_ref()).and_then(|(c, of)| of(c));
                         State::Open(Box::new(stream))
                     }
@@ -323,6 +330,10 @@ impl AsyncWrite for TlsBytes {
 impl Bytes for TlsBytes {
     fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
         self.certificate.as_ref()
+    }
+
+    fn client_name(&self) -> Option<&Arc<str>> {
+        self.client_name.as_ref()
     }
 
     fn is_quiet(&self) -> bool {

@@ -296,7 +296,8 @@ impl<F: HandlerFactory> Acceptor<F> {
         let (ends, channel) = ((peer, local), (sender, receiver));
         let secured = |tls: &HandshakeSettings, stream| {
             let identify = self.job.identify.clone();
-            TlsBytes::new(stream, tls.clone(), identify, header.is_some(), Arc::clone(&self.stats))
+            let (config, stats) = (Rc::clone(&self.config), Arc::clone(&self.stats));
+            TlsBytes::new(stream, tls.clone(), identify, config, header.is_some(), stats)
         };
         match (&self.job.tls, transport) {
             (Some(tls), Transport::Https) => {
@@ -358,6 +359,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             oblivious: self.job.oblivious.clone(),
             alt_svc: self.alt_svc.clone(),
             http_proxies: self.job.http_proxies.rules(),
+            name: None,
             state: HttpState::new(permit, Instant::now()),
         };
         self.spawn(self.number(), sender, https::serve(open, client, receiver));

@@ -4,6 +4,7 @@
 mod access;
 mod acme;
 mod activation;
+mod alias_targets;
 mod api;
 mod api_powerdns;
 mod attempts;
@@ -15,6 +16,7 @@ mod carets;
 mod catalogs;
 mod changes;
 mod check;
+mod client_ids;
 mod connections;
 mod control;
 mod conventions;

@@ -57,7 +57,7 @@ use wire::{Name, NameBuf};
 use crate::descriptors::DescriptorShares;
 use crate::frontend::Served;
 use crate::hosts::ServerHosts;
-use crate::own_zones::OfEngine;
+use crate::own_zones::{OfEngine, TargetsOfEngine};
 use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
 pub use anchors::{FollowedZone, LONGEST_NEGATIVE, ShownAnchor};
 use config::Adopt;
@@ -243,7 +243,7 @@ impl Recursive {
         let config = OutgoingConfig { queue, links, by_workers: true, on_start };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
-        service.connect(Box::new(Asker(Arc::clone(&outgoing))));
+        connect(&service, &outgoing, engine);
         let validations = service.validations();
         let validators = (0..validators).map(|_| {
             let validations = validations.clone();
@@ -642,6 +642,16 @@ impl Recursive {
             file.stop();
         }
     }
+}
+
+/// Connects the service with the resolver and with the zones served here.
+fn connect(
+    service: &Service,
+    outgoing: &Arc<Outgoing<ResolverRequest<Waiter>>>,
+    engine: &Arc<Engine<Served>>,
+) {
+    service.connect(Box::new(Asker(Arc::clone(outgoing))));
+    service.serve_zones(Box::new(TargetsOfEngine::new(Arc::downgrade(engine))));
 }
 
 /// Has failures and last-resort answers logged.

@@ -48,6 +48,8 @@ pub(in crate::tcp) struct HttpClient<F: HandlerFactory> {
     pub(in crate::tcp) alt_svc: Option<HeaderValue>,
     /// The proxies that name the client in each request.
     pub(in crate::tcp) http_proxies: Arc<HttpProxyRules>,
+    /// The name that the client has written for itself in the server name of TLS.
+    pub(in crate::tcp) name: Option<Arc<str>>,
     pub(in crate::tcp) state: HttpState,
 }
 
@@ -197,7 +199,9 @@ impl<F: HandlerFactory> HttpClient<F> {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<ReplyBody>, NoReply> {
         let _active = ActiveRequest::begin(&self.state);
         let reply = match self.read(request).await {
-            Ok((client, asked)) => self.reply(asked, client).await,
+            Ok((client, name, asked)) => {
+                self.reply(asked, client, name.as_ref().or(self.name.as_ref())).await
+            }
             Err(fault) => Err(Some(fault)),
         };
         match reply {
@@ -231,25 +235,33 @@ impl<F: HandlerFactory> HttpClient<F> {
         Ok(Client { peer, ..self.client })
     }
 
-    /// Reads the client of a request, and what it asks for.
-    async fn read(&self, request: Request<Incoming>) -> Result<(Client, Asked), BadRequest> {
+    /// Reads the client of a request, the name in its path, and what it asks for.
+    async fn read(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<(Client, Option<Arc<str>>, Asked), BadRequest> {
         let (head, body) = request.into_parts();
-        let first = self
-            .client_of(&head)
-            .and_then(|client| Ok((client, message::source(&head, &self.config.https_paths)?)));
+        let first =
+            self.client_of(&head).and_then(|client| Ok((client, message::source(&head, &self.config)?)));
         // The body is read before a refusal, too: otherwise HTTP/2 resets the stream behind the response, and
         // some clients (curl 7.88) then do not show the response.
         let body = self.body(body).await;
-        let (client, source) = first?;
+        let (client, (source, name)) = first?;
         let target = self.oblivious.as_deref();
-        Ok((client, message::asked(source, body, target, client.peer.ip(), &self.stats)?))
+        let asked = message::asked(source, body, target, client.peer.ip(), &self.stats)?;
+        Ok((client, name, asked))
     }
 
     /// Returns what a request asks for; `Err(None)`: it gets none.
-    async fn reply(&self, asked: Asked, client: Client) -> Result<Reply, Option<BadRequest>> {
+    async fn reply(
+        &self,
+        asked: Asked,
+        client: Client,
+        name: Option<&Arc<str>>,
+    ) -> Result<Reply, Option<BadRequest>> {
         match asked {
             Asked::Query { message, seal } => {
-                let reply = self.answer(&message, client).await?;
+                let reply = self.answer(&message, client, name).await?;
                 message::response(reply, seal, self.fresh).map_err(Some)
             }
             Asked::Configs(configs) => Ok(message::configs(configs)),
@@ -271,7 +283,12 @@ impl<F: HandlerFactory> HttpClient<F> {
     }
 
     /// Returns the reply to a DNS message; `Err(None)`: it gets none.
-    async fn answer(&self, message: &[u8], client: Client) -> Result<Vec<u8>, Option<BadRequest>> {
+    async fn answer(
+        &self,
+        message: &[u8],
+        client: Client,
+        name: Option<&Arc<str>>,
+    ) -> Result<Vec<u8>, Option<BadRequest>> {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         let (sender, mut late) = unbounded_channel();
@@ -281,7 +298,7 @@ impl<F: HandlerFactory> HttpClient<F> {
         stats.batches.add(1);
         stats.queries.add(1);
         stats.bytes_in.add(message.len() as u64);
-        let (outcome, reply) = self.buffers.borrow_mut().stage().answer_one(message, client, id);
+        let (outcome, reply) = self.buffers.borrow_mut().stage().answer_one(message, client, name, id);
         match outcome {
             Outcome::Reply(len) if (1..=MAX_MESSAGE).contains(&len) => {
                 stats.replies.add(1);

@@ -11,7 +11,7 @@ use hyper::{Method, Response, StatusCode};
 use transport::{ForwardedHeader, MAX_MESSAGE, MessageStream, Next, ProxyHeaderFault};
 
 use super::body::{ReplyBody, Unsent};
-use crate::config::HttpCacheTime;
+use crate::config::{HttpCacheTime, ListenerConfig};
 use crate::oblivious::{ObliviousQuery, ObliviousRefusal, ObliviousTarget, PublishedConfigs, SealResponse};
 use crate::stats::WorkerStats;
 
@@ -155,18 +155,29 @@ pub(super) fn client(
     header.client(lines.into_iter(), is_proxy).map_err(|fault| BadRequest::Client(header, fault))
 }
 
-/// Finds the DNS message of a request by its head. `paths`: where DNS is served.
+/// Finds the DNS message of a request by its head, and the name that the client has written for itself in the
+/// path.
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, BadRequest> {
-    if !paths.iter().any(|path| path == head.uri.path()) {
-        return match (head.uri.path(), &head.method) {
-            (OBLIVIOUS_CONFIGS, &Method::GET) => Ok(MessageSource::ObliviousConfigs),
-            (OBLIVIOUS_CONFIGS, _) => Err(BadRequest::Method("GET")),
-            _ => Err(BadRequest::Path),
-        };
+pub(crate) fn source(
+    head: &Parts,
+    config: &ListenerConfig,
+) -> Result<(MessageSource, Option<Arc<str>>), BadRequest> {
+    let path = head.uri.path();
+    if config.https_paths.iter().any(|own| own == path) {
+        return Ok((source_of(head)?, None));
     }
+    match (config.client_names.of_path(path), path, &head.method) {
+        (Some(name), ..) => Ok((source_of(head)?, Some(name))),
+        (None, OBLIVIOUS_CONFIGS, &Method::GET) => Ok((MessageSource::ObliviousConfigs, None)),
+        (None, OBLIVIOUS_CONFIGS, _) => Err(BadRequest::Method("GET")),
+        _ => Err(BadRequest::Path),
+    }
+}
+
+/// Finds the DNS message of a request at a path of DNS.
+fn source_of(head: &Parts) -> Result<MessageSource, BadRequest> {
     match head.method {
         Method::GET => {
             let query = head.uri.query().unwrap_or_default();
@@ -309,7 +320,9 @@ mod tests {
             request = request.header(CONTENT_TYPE, kind);
         }
         let (head, ()) = request.body(()).expect("a request").into_parts();
-        source(&head, &["/dns-query".into(), "/other".into()])
+        let https_paths = vec!["/dns-query".into(), "/other".into()];
+        let config = ListenerConfig { workers: 1, https_paths, ..ListenerConfig::default() };
+        source(&head, &config).map(|(source, _)| source)
     }
 
     #[test]

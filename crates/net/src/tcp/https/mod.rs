@@ -11,6 +11,7 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -30,6 +31,7 @@ pub(super) use client::{HttpClient, HttpState};
 use crate::config::ListenerConfig;
 use crate::fault::WorkerId;
 
+use super::connection::Bytes;
 use super::event::ConnectionEvent;
 use super::life::Close;
 use super::secured::{OpenTls, TlsBytes};
@@ -85,7 +87,7 @@ pub(super) async fn serve<F: HandlerFactory, S: AsyncRead + AsyncWrite + Unpin +
             }
         }
     };
-    let Opened { stream, ends, is_http2 } = match opened {
+    let Opened { stream, ends, name, is_http2 } = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(close)) => return close,
         Err(_) => return Close::First,
@@ -95,6 +97,7 @@ pub(super) async fn serve<F: HandlerFactory, S: AsyncRead + AsyncWrite + Unpin +
     {
         return Close::Refused(reason);
     }
+    client.name = name;
     let (client, io) = (Rc::new(client), TokioIo::new(stream));
     if is_http2 {
         let connection = http2_settings().serve_connection(io, client.service());
@@ -127,6 +130,8 @@ pub(super) struct Opened<S> {
     stream: S,
     /// The ends that a PROXY header named.
     ends: Option<ProxiedEnds>,
+    /// The name that the client has written for itself.
+    name: Option<Arc<str>>,
     is_http2: bool,
 }
 
@@ -138,12 +143,13 @@ pub(super) async fn open_secured(
 ) -> Result<Opened<OpenTls>, Close> {
     let mut header = Vec::new();
     let mut stream = bytes.handshake(&mut header).await.map_err(|_| Close::Error)?;
+    let name = bytes.client_name().map(Arc::clone);
     let is_http2 = stream.protocol() == Some(HTTP2);
     let ends = match longest {
         Some(longest) => read_header(&mut stream, header, longest).await?,
         None => None,
     };
-    Ok(Opened { stream, ends, is_http2 })
+    Ok(Opened { stream, ends, name, is_http2 })
 }
 
 /// Reads the header of a proxy on a connection without TLS, and as much of what follows as shows whether it
@@ -160,7 +166,7 @@ pub(super) async fn open_clear(
         io::ErrorKind::UnexpectedEof => Close::Peer,
         _ => Close::Error,
     })?;
-    Ok(Opened { stream, ends, is_http2 })
+    Ok(Opened { stream, ends, name: None, is_http2 })
 }
 
 /// Reads the header of a proxy, which begins with the bytes in `header`.
