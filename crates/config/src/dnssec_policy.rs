@@ -47,6 +47,12 @@ keys! {
         /// Whether one key signs everything (CSK). With `false` a KSK signs the DNSKEY RRset, and a ZSK signs
         /// all other RRsets.
         live "single-key" single_key: bool = true, example false;
+        /// Whether the private KSK is kept elsewhere. Only with `single-key = false`, and without
+        /// `ksk-lifetime`. ZSKs are generated ahead of time (`nomen ctl key pregenerate`), `nomen ctl key
+        /// request` prints a key signing request, the machine with the KSK signs it (`nomen key
+        /// sign-request`, or `dnssec-ksr` of BIND), and `nomen ctl key import-response` takes the response,
+        /// whose DNSKEY, CDS and CDNSKEY RRsets are published at their times. Not for zones of a database.
+        live "offline-ksk" offline_ksk: bool = false, example false;
         /// Bits of an RSA KSK or CSK: 2048, 3072 or 4096. Keys of other algorithms have one size. Unset:
         /// 2048.
         live "ksk-size" ksk_size: Option<RsaSize> = None, example 3072;
@@ -285,6 +291,7 @@ impl DnssecPolicySection {
     /// Reports values that contradict each other, and keys without effect.
     fn check(&self, faults: &mut Vec<Diagnostic>) {
         self.check_without_effect(faults);
+        self.check_offline(faults);
         let (validity, refresh, jitter) = (&self.validity, &self.refresh, &self.jitter);
         let first = |places: [&Option<ConfigPlace>; 3]| places.into_iter().flatten().next().cloned();
         if refresh.0 >= validity.0 {
@@ -317,6 +324,32 @@ impl DnssecPolicySection {
                 let fault = Diagnostic::at(lifetime.place.as_ref(), text);
                 faults.push(fault.hint("use a longer lifetime, or shorter times of this policy"));
             }
+        }
+    }
+
+    /// Reports keys that do not go together with a KSK that is offline.
+    fn check_offline(&self, faults: &mut Vec<Diagnostic>) {
+        if !self.offline_ksk.value {
+            return;
+        }
+        if self.single_key.value {
+            let text = "`offline-ksk` needs a KSK and a ZSK, and the policy has a single key";
+            let place = self.offline_ksk.place.as_ref();
+            faults.push(Diagnostic::at(place, text.to_owned()).hint("set `single-key = false`"));
+        }
+        if self.ksk_lifetime.value.is_some() {
+            let text =
+                "`ksk-lifetime` does not go together with `offline-ksk`: the server cannot replace the KSK";
+            let fault = Diagnostic::at(self.ksk_lifetime.place.as_ref(), text.to_owned());
+            faults.push(
+                fault.hint(
+                    "generate the next KSK where the present one is, and sign the next request with both",
+                ),
+            );
+        }
+        if self.ksk_size.place.is_some() && self.algorithm.is_rsa() {
+            let text = "`ksk-size` has no effect with `offline-ksk`: the KSK is generated elsewhere";
+            faults.push(Diagnostic::at(self.ksk_size.place.as_ref(), text.to_owned()));
         }
     }
 
@@ -427,6 +460,17 @@ mod tests {
             ("zonemd = [\"sha256\"]", "2:11", "`sha256` is not one of"),
             ("zonemd = [\"sha384\", \"sha384\"]", "2:10", "\"sha384\" is here twice"),
             ("zonemd = \"sha384\"", "2:10", "expected true, false, or a list"),
+            ("offline-ksk = true", "2:15", "`offline-ksk` needs a KSK and a ZSK"),
+            (
+                "single-key = false\noffline-ksk = true\nksk-lifetime = \"365d\"",
+                "4:16",
+                "`ksk-lifetime` does not go together with `offline-ksk`",
+            ),
+            (
+                "algorithm = \"rsasha256\"\nsingle-key = false\noffline-ksk = true\nksk-size = 2048",
+                "5:12",
+                "`ksk-size` has no effect with `offline-ksk`",
+            ),
         ] {
             let fault = read(keys).expect_err(keys);
             assert!(fault.contains(expected) && fault.contains(place), "{keys}: {fault}");

@@ -15,7 +15,7 @@ use crate::parts::ServerParts;
 use crate::protocol::{self, ControlCommand};
 
 /// Longest command, in bytes.
-const MAX_COMMAND: u64 = 64 * 1024;
+const MAX_COMMAND: u64 = 4 * 1024 * 1024;
 
 /// Answers commands for as long as the runtime runs; a message on `stop` requests the shutdown.
 pub async fn serve(parts: Arc<ServerParts>, listener: UnixListener, stop: mpsc::Sender<&'static str>) {

@@ -267,6 +267,31 @@ pub enum ControlCommand {
         /// The key, as `TAG` or `TAG/ALGORITHM`.
         key: String,
     },
+    /// Generate the missing ZSKs of a zone whose KSK is offline.
+    KeyPregenerate {
+        /// The zone's name.
+        name: String,
+        /// Until when, in seconds since 1970.
+        until: u64,
+    },
+    /// Return the key signing request of a zone whose KSK is offline.
+    KeyRequest {
+        /// The zone's name.
+        name: String,
+        /// When the first slot begins, in seconds since 1970; now if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<u64>,
+        /// When the last slot ends, in seconds since 1970; with the last ZSK if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
+    },
+    /// Take the signed key response of a zone whose KSK is offline.
+    KeyImportResponse {
+        /// The zone's name.
+        name: String,
+        /// The text of the response.
+        text: String,
+    },
     /// Return the DS records that the parent is to have.
     KeyExportDs {
         /// The zone's name.
@@ -553,6 +578,10 @@ mod tests {
             Verb::KeyDsPublished { name: name(), key: "7".into() },
             Verb::KeyDsWithdrawn { name: name(), key: "7".into() },
             Verb::KeyExportDs { name: name(), digests: vec![2, 4] },
+            Verb::KeyPregenerate { name: name(), until: 7 },
+            Verb::KeyRequest { name: name(), from: None, until: None },
+            Verb::KeyRequest { name: name(), from: Some(7), until: Some(8) },
+            Verb::KeyImportResponse { name: name(), text: "t".into() },
             Verb::Explain {
                 name: name(),
                 rtype: "A".into(),

@@ -11,17 +11,18 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use wire::Name;
-use wire::rdata::view::SigAlgorithm;
+use wire::rdata::view::{Dnskey, SigAlgorithm};
+use wire::{Name, Ttl, UnixTime};
 use wording::reason;
 use zeroize::Zeroizing;
 use zone::regular;
 
-use crate::key::ZoneKey;
 use crate::key::pair::BadKey;
 use crate::key::pem::{self, PemFault};
 use crate::key::text::{KeyTextFault, PrivateText, PublicText};
 use crate::key::times::KeyTimes;
+use crate::key::{self, ZoneKey};
+use crate::rollover::offline::{ExchangeFault, SignedKeyResponse};
 use crate::rollover::text::{StateText, StateTextFault};
 
 /// Largest file that is read as a key, in bytes. An RSA key of 4096 bits takes 4 KiB.
@@ -30,6 +31,10 @@ pub const MAX_KEY_FILE: u64 = 64 * 1024;
 const PRIVATE: &str = ".private";
 const PUBLIC: &str = ".key";
 const STATE: &str = ".state";
+/// End of the name of the file with the signed key responses of a zone.
+const RESPONSES: &str = "skr";
+/// Largest such file, in bytes.
+pub const MAX_RESPONSES: u64 = 16 * 1024 * 1024;
 
 /// Why a key was not read from its files, or not written to them.
 #[derive(Debug)]
@@ -55,6 +60,8 @@ pub enum KeyFolderFaultKind {
     State(StateTextFault),
     /// The `.state` file is that of a key of another algorithm.
     OtherAlgorithm(SigAlgorithm),
+    /// The text of signed key responses has this fault.
+    Response(ExchangeFault),
     /// The text in PEM has this fault.
     Pem(PemFault),
     /// The key is wrong.
@@ -77,6 +84,7 @@ impl fmt::Display for KeyFolderFault {
             KeyFolderFaultKind::OtherAlgorithm(algorithm) => {
                 write!(f, "{path}: the state of a key of another algorithm, {algorithm}")
             }
+            KeyFolderFaultKind::Response(fault) => write!(f, "{path}:{fault}"),
             KeyFolderFaultKind::Pem(fault) => match fault.line() {
                 Some(line) => write!(f, "{path}:{line}: {fault}"),
                 None => write!(f, "{path}: {fault}"),
@@ -192,11 +200,76 @@ pub fn private_files(folder: &Path) -> Result<Vec<PathBuf>, KeyFolderFault> {
 /// # Errors
 /// The folder cannot be read, or a key of the zone has a fault.
 pub fn read_zone_keys(folder: &Path, zone: Name<'_>) -> Result<Vec<ZoneKey>, KeyFolderFault> {
-    let prefix = crate::key::file_prefix(zone);
+    let prefix = key::file_prefix(zone);
     let is_of_zone = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
     };
     private_files(folder)?.iter().filter(|path| is_of_zone(path)).map(|path| read_key(path)).collect()
+}
+
+/// Reads the `.key` files of a zone in a folder that have no `.private` file beside them.
+///
+/// # Errors
+/// The folder cannot be read, or a file of the zone has a fault.
+pub fn read_public_only(folder: &Path, zone: Name<'_>) -> Result<Vec<PublicText>, KeyFolderFault> {
+    let prefix = key::file_prefix(zone);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io_fault(folder))? {
+        let path = entry.map_err(io_fault(folder))?.path();
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        let is_key = name.starts_with(prefix.as_bytes()) && name.ends_with(PUBLIC.as_bytes());
+        if is_key && fs::symlink_metadata(with_end(&stem(&path), PRIVATE)).is_err() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found.iter().map(|path| read_public_key(path)).collect()
+}
+
+/// Writes the `.key` file of a key whose private part is elsewhere, unless it is there.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_public(folder: &Path, zone: Name<'_>, dnskey: &[u8], ttl: Ttl) -> Result<(), KeyFolderFault> {
+    let Ok(key) = Dnskey::read(dnskey) else { return Ok(()) };
+    let stem = folder.join(key::file_stem(zone, key.algorithm, dnssec::key::tag(&key)));
+    let path = with_end(&stem, PUBLIC);
+    if fs::symlink_metadata(&path).is_ok() {
+        return Ok(());
+    }
+    write_new(&path, key::public_record(zone, dnskey, ttl).as_bytes(), 0o644)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_fault(folder))
+}
+
+/// Reads the file with the signed key responses of a zone; `None` if there is none.
+///
+/// # Errors
+/// The file cannot be read or has a fault.
+pub fn read_responses(folder: &Path, zone: Name<'_>) -> Result<Option<SignedKeyResponse>, KeyFolderFault> {
+    let path = folder.join(key::file_name(zone) + RESPONSES);
+    let file = match regular::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(io_fault(&path))?,
+    };
+    let mut text = String::new();
+    file.take(MAX_RESPONSES).read_to_string(&mut text).map_err(io_fault(&path))?;
+    let response = SignedKeyResponse::parse(&text, zone);
+    response.map(Some).map_err(|bad| fault(&path, KeyFolderFaultKind::Response(bad)))
+}
+
+/// Writes the file with the signed key responses of a zone, in place of the one that is there. After an
+/// error, one of the two is there, whole.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_responses(
+    folder: &Path,
+    zone: Name<'_>,
+    response: &SignedKeyResponse,
+    now: UnixTime,
+) -> Result<(), KeyFolderFault> {
+    let path = folder.join(key::file_name(zone) + RESPONSES);
+    replace(folder, &path, &response.write(zone, now))
 }
 
 /// Returns the algorithms and tags of all keys of a zone in a folder, by the names of their files.
@@ -204,7 +277,7 @@ pub fn read_zone_keys(folder: &Path, zone: Name<'_>) -> Result<Vec<ZoneKey>, Key
 /// # Errors
 /// The folder cannot be read.
 pub fn read_zone_tags(folder: &Path, zone: Name<'_>) -> Result<Vec<(SigAlgorithm, u16)>, KeyFolderFault> {
-    let prefix = crate::key::file_prefix(zone);
+    let prefix = key::file_prefix(zone);
     let tag_of = |path: &PathBuf| {
         let (algorithm, tag) = path.file_stem()?.to_str()?.strip_prefix(&prefix)?.split_once('+')?;
         Some((SigAlgorithm(algorithm.parse().ok()?), tag.parse().ok()?))
@@ -237,7 +310,20 @@ pub fn write_key(folder: &Path, key: &ZoneKey) -> Result<PathBuf, KeyFolderFault
 /// # Errors
 /// The first fault of the file.
 pub fn read_state(folder: &Path, key: &ZoneKey) -> Result<Option<StateText>, KeyFolderFault> {
-    let path = with_end(&folder.join(key.plain_file_stem()), STATE);
+    read_state_of(folder, key.zone(), key.algorithm(), key.tags()[0])
+}
+
+/// The same of a key with this algorithm, and this tag without the REVOKE bit.
+///
+/// # Errors
+/// As of [`read_state`].
+pub fn read_state_of(
+    folder: &Path,
+    zone: Name<'_>,
+    algorithm: SigAlgorithm,
+    tag: u16,
+) -> Result<Option<StateText>, KeyFolderFault> {
+    let path = with_end(&folder.join(key::file_stem(zone, algorithm, tag)), STATE);
     let text = match read_secret_text(&path) {
         Ok(text) => text,
         Err(KeyFolderFault { kind: KeyFolderFaultKind::Io(error), .. })
@@ -248,7 +334,7 @@ pub fn read_state(folder: &Path, key: &ZoneKey) -> Result<Option<StateText>, Key
         Err(other) => return Err(other),
     };
     let state = StateText::parse(&text).map_err(|text| fault(&path, KeyFolderFaultKind::State(text)))?;
-    match state.algorithm == key.algorithm() {
+    match state.algorithm == algorithm {
         true => Ok(Some(state)),
         false => Err(fault(&path, KeyFolderFaultKind::OtherAlgorithm(state.algorithm))),
     }
@@ -260,20 +346,37 @@ pub fn read_state(folder: &Path, key: &ZoneKey) -> Result<Option<StateText>, Key
 /// # Errors
 /// The file cannot be written.
 pub fn write_state(folder: &Path, key: &ZoneKey, state: &StateText) -> Result<(), KeyFolderFault> {
-    let path = with_end(&folder.join(key.plain_file_stem()), STATE);
-    let beside = with_end(&path, ".new");
+    write_state_of(folder, key.zone(), key.tags()[0], state)
+}
+
+/// The same of a key with this tag without the REVOKE bit.
+///
+/// # Errors
+/// As of [`write_state`].
+pub fn write_state_of(
+    folder: &Path,
+    zone: Name<'_>,
+    tag: u16,
+    state: &StateText,
+) -> Result<(), KeyFolderFault> {
+    let path = with_end(&folder.join(key::file_stem(zone, state.algorithm, tag)), STATE);
+    replace(folder, &path, &state.write(zone, tag))
+}
+
+/// Writes a file beside its place, syncs it and renames it.
+fn replace(folder: &Path, path: &Path, text: &str) -> Result<(), KeyFolderFault> {
+    let beside = with_end(path, ".new");
     // What a crash has left.
     let _ = fs::remove_file(&beside);
     let mut options = OpenOptions::new();
     let mut file =
         options.write(true).create_new(true).mode(0o600).open(&beside).map_err(io_fault(&beside))?;
-    let text = state.write(key.zone(), key.tags()[0]);
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    let named = written.and_then(|()| fs::rename(&beside, &path));
+    let named = written.and_then(|()| fs::rename(&beside, path));
     if named.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    named.map_err(io_fault(&path))?;
+    named.map_err(io_fault(path))?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_fault(folder))
 }
 
@@ -283,7 +386,20 @@ pub fn write_state(folder: &Path, key: &ZoneKey, state: &StateText) -> Result<()
 /// # Errors
 /// A file is there and cannot be removed.
 pub fn remove_key(folder: &Path, key: &ZoneKey) -> Result<(), KeyFolderFault> {
-    let stem = folder.join(key.plain_file_stem());
+    remove_key_of(folder, key.zone(), key.algorithm(), key.tags()[0])
+}
+
+/// The same of a key with this algorithm, and this tag without the REVOKE bit.
+///
+/// # Errors
+/// As of [`remove_key`].
+pub fn remove_key_of(
+    folder: &Path,
+    zone: Name<'_>,
+    algorithm: SigAlgorithm,
+    tag: u16,
+) -> Result<(), KeyFolderFault> {
+    let stem = folder.join(key::file_stem(zone, algorithm, tag));
     for end in [PRIVATE, PUBLIC, STATE] {
         let path = with_end(&stem, end);
         match fs::remove_file(&path) {

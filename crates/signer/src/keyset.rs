@@ -3,11 +3,12 @@
 
 use std::fmt;
 
-use wire::rdata::view::{Dnskey, SigAlgorithm};
+use wire::rdata::view::{Dnskey, Rrsig, SigAlgorithm};
 use wire::{Name, NameBuf, Type, UnixTime};
 
 use crate::key::times::KeyTimes;
 use crate::key::{KeyRole, ZoneKey};
+use crate::rrset::PresignedSet;
 
 /// RDATA of the CDS record that asks the parent to delete the DS RRset (RFC 8078 §4, erratum 5049).
 pub const CDS_DELETE: [u8; 5] = [0; 5];
@@ -84,6 +85,8 @@ pub struct ZoneKeys {
     foreign: Vec<Vec<u8>>,
     /// CDS and CDNSKEY ask the parent to delete the DS RRset.
     deletes_ds: bool,
+    /// The DNSKEY, CDS and CDNSKEY RRsets, if keys elsewhere have signed them.
+    presigned: Option<Vec<PresignedSet>>,
 }
 
 impl ZoneKeys {
@@ -133,6 +136,12 @@ impl ZoneKeys {
         keys: Vec<(ZoneKey, KeyUse)>,
         present: Vec<Vec<u8>>,
     ) -> Result<ZoneKeys, KeySetFault> {
+        let mut keys = ZoneKeys::new_unchecked(zone, keys)?;
+        keys.set_present(present)?;
+        Ok(keys)
+    }
+
+    fn new_unchecked(zone: Name<'_>, keys: Vec<(ZoneKey, KeyUse)>) -> Result<ZoneKeys, KeySetFault> {
         for (key, _) in &keys {
             if key.zone() != zone {
                 return Err(KeySetFault::OtherZone(key.tag(), Box::new(key.zone().to_buf())));
@@ -144,8 +153,22 @@ impl ZoneKeys {
         if !keys.iter().any(|(_, used)| used.sign_zone) {
             return Err(KeySetFault::NoActiveKey);
         }
-        let mut keys = ZoneKeys { keys, foreign: Vec::new(), deletes_ds: false };
-        keys.set_present(present)?;
+        Ok(ZoneKeys { keys, foreign: Vec::new(), deletes_ds: false, presigned: None })
+    }
+
+    /// Returns the keys with these uses for the data of the zone, and DNSKEY, CDS and CDNSKEY RRsets that
+    /// keys elsewhere have signed: the zone has these and no others.
+    ///
+    /// # Errors
+    /// [`KeySetFault`].
+    pub fn with_presigned(
+        zone: Name<'_>,
+        keys: Vec<(ZoneKey, KeyUse)>,
+        sets: Vec<PresignedSet>,
+    ) -> Result<ZoneKeys, KeySetFault> {
+        let mut keys = ZoneKeys::new_unchecked(zone, keys)?;
+        keys.presigned = Some(sets);
+        keys.check_complete()?;
         Ok(keys)
     }
 
@@ -154,14 +177,16 @@ impl ZoneKeys {
     /// # Errors
     /// [`KeySetFault::Incomplete`].
     pub fn set_present(&mut self, present: Vec<Vec<u8>>) -> Result<(), KeySetFault> {
-        self.foreign = present.into_iter().filter(|rdata| !self.is_ours(rdata)).collect();
+        if self.presigned.is_none() {
+            self.foreign = present.into_iter().filter(|rdata| !self.is_ours(rdata)).collect();
+        }
         self.check_complete()
     }
 
     /// Whether a DNSKEY record is that of a key here. A key of ours has the record that its use says, also if
     /// that of the zone is revoked, or is not.
     pub fn is_ours(&self, rdata: &[u8]) -> bool {
-        self.keys.iter().any(|(key, _)| rdata.get(3..) == key.dnskey().get(3..))
+        self.presigned.is_some() || self.keys.iter().any(|(key, _)| rdata.get(3..) == key.dnskey().get(3..))
     }
 
     /// Returns the keys with CDS and CDNSKEY records that ask the parent to delete the DS RRset (RFC 8078
@@ -187,7 +212,28 @@ impl ZoneKeys {
             let is_same = |signer: &ZoneKey| signer.algorithm() == algorithm && !signer.is_revoked();
             self.keys.iter().any(|(signer, used)| is_same(signer) && used.publish && signs(used))
         };
-        signs(|used| used.sign_zone) && signs(|used| used.sign_keys)
+        let signs_keys = match self.presigned_set(Type::DNSKEY) {
+            Some(set) => {
+                set.sigs.iter().any(|(_, sig)| Rrsig::read(sig).is_ok_and(|sig| sig.algorithm == algorithm))
+            }
+            None => signs(|used| used.sign_keys),
+        };
+        signs(|used| used.sign_zone) && signs_keys
+    }
+
+    /// Returns the RRset of a type at the apex that keys elsewhere have signed.
+    pub fn presigned_set(&self, rtype: Type) -> Option<&PresignedSet> {
+        self.presigned.iter().flatten().find(|set| set.rtype == rtype)
+    }
+
+    /// Whether keys elsewhere sign DNSKEY, CDS and CDNSKEY.
+    pub fn is_presigned(&self) -> bool {
+        self.presigned.is_some()
+    }
+
+    fn presigned_rdatas(&self, rtype: Type) -> Option<Vec<Vec<u8>>> {
+        self.presigned.as_ref()?;
+        Some(self.presigned_set(rtype).map(|set| set.rdatas.clone()).unwrap_or_default())
     }
 
     /// Returns all keys with their use.
@@ -202,6 +248,9 @@ impl ZoneKeys {
 
     /// Returns the RDATA of all DNSKEY records, in canonical order.
     pub fn dnskeys(&self) -> Vec<Vec<u8>> {
+        if let Some(rdatas) = self.presigned_rdatas(Type::DNSKEY) {
+            return rdatas;
+        }
         let ours = self.keys.iter().filter(|(_, used)| used.publish).map(|(key, _)| key.dnskey().to_vec());
         let mut all: Vec<Vec<u8>> = ours.chain(self.foreign.iter().cloned()).collect();
         all.sort_unstable();
@@ -211,6 +260,9 @@ impl ZoneKeys {
 
     /// Returns the RDATA of the CDNSKEY records (RFC 7344 §3.2).
     pub fn cdnskeys(&self) -> Vec<Vec<u8>> {
+        if let Some(rdatas) = self.presigned_rdatas(Type::CDNSKEY) {
+            return rdatas;
+        }
         if self.deletes_ds {
             return vec![CDNSKEY_DELETE.to_vec()];
         }
@@ -219,6 +271,9 @@ impl ZoneKeys {
 
     /// Returns the RDATA of the CDS records with this digest (RFC 7344 §3.1).
     pub fn cds(&self, digest_type: u8) -> Vec<Vec<u8>> {
+        if let Some(rdatas) = self.presigned_rdatas(Type::CDS) {
+            return rdatas;
+        }
         if self.deletes_ds {
             return vec![CDS_DELETE.to_vec()];
         }
@@ -233,7 +288,11 @@ impl ZoneKeys {
     pub fn signers(&self, rtype: Type) -> impl Iterator<Item = &ZoneKey> {
         // RFC 7344 §4.1: a parent accepts CDS and CDNSKEY with a signature by a key that its DS refers to.
         let of_keys = matches!(rtype, Type::DNSKEY | Type::CDS | Type::CDNSKEY);
-        let signs = move |used: &KeyUse| if of_keys { used.sign_keys } else { used.sign_zone };
+        let is_elsewhere = of_keys && self.is_presigned();
+        let signs = move |used: &KeyUse| match of_keys {
+            true => used.sign_keys && !is_elsewhere,
+            false => used.sign_zone,
+        };
         self.keys
             .iter()
             .filter(move |(key, used)| signs(used) && (rtype == Type::DNSKEY || !key.is_revoked()))

@@ -80,6 +80,8 @@ pub struct DnssecPolicy {
     pub parent_ds_ttl: Ttl,
     /// How long the files of a removed key are kept; `None`: for ever.
     pub purge_keys: Option<Duration>,
+    /// The private KSK is not on the server: the DNSKEY, CDS and CDNSKEY RRsets are signed elsewhere.
+    pub offline_ksk: bool,
     /// Whether the zone has CDS and CDNSKEY records (RFC 7344).
     pub sync: bool,
     /// Whether the zone has a CSYNC record (RFC 7477).
@@ -114,6 +116,7 @@ impl Default for DnssecPolicy {
             parent_propagation_delay: Duration::from_secs(3_600),
             parent_ds_ttl: Ttl::from_secs(DAY as u32),
             purge_keys: Some(Duration::from_secs(90 * DAY)),
+            offline_ksk: false,
             sync: true,
             csync: false,
             zonemd: Vec::new(),

@@ -99,6 +99,21 @@ pub struct UnsignedSet<'a> {
     pub rdatas: &'a [Vec<u8>],
 }
 
+/// An RRset of the zone's name that was signed elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresignedSet {
+    /// The line of its first record in a text; 0 if it is not from a text.
+    pub line: usize,
+    /// The type.
+    pub rtype: Type,
+    /// The TTL of all records.
+    pub ttl: Ttl,
+    /// Each distinct RDATA, in canonical form and ascending.
+    pub rdatas: Vec<Vec<u8>>,
+    /// RDATA of the RRSIG records, each with its line.
+    pub sigs: Vec<(usize, Vec<u8>)>,
+}
+
 /// Returns the RDATA of the RRSIG record over an RRset of `zone` by `key`.
 ///
 /// # Errors

@@ -244,6 +244,7 @@ pub(crate) fn apex_records(
     let of_zone = zone.apex_node().rrset(Type::DNSKEY).map(|set| set.ttl());
     let of_files = || keys.keys().iter().find_map(|(key, _)| key.ttl());
     let ttl = policy.dnskey_ttl.or(of_zone).or_else(of_files).unwrap_or(soa);
+    let ttl = keys.presigned_set(Type::DNSKEY).map_or(ttl, |set| set.ttl);
     let mut out: Vec<(Type, Ttl, Vec<u8>)> = Vec::new();
     out.extend(keys.dnskeys().into_iter().map(|rdata| (Type::DNSKEY, ttl, rdata)));
     if policy.sync {
@@ -498,6 +499,10 @@ impl<'a> Job<'a> {
     ) -> Result<(), NoSignature> {
         // DNSKEY and the like mean something at the apex only.
         let rtype = if is_apex { set.rtype } else { Type::SOA };
+        if let Some(presigned) = self.keys.presigned_set(rtype) {
+            presigned.sigs.iter().for_each(|(_, sig)| rrsig(sig));
+            return Ok(());
+        }
         for key in self.keys.signers(rtype) {
             rrsig(&sign_rrset(self.base.apex(), &set, key, &self.policy.period)?);
         }

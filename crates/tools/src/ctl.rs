@@ -14,9 +14,8 @@ use crate::args::{
 };
 use crate::ctl_database::database_text;
 use crate::ctl_delegations::{about_delegations, checks_text, delegations_text};
-use crate::ctl_keys::{about_keys, ds_text, key_list_text, timeline_text};
+use crate::ctl_keys::{about_keys, key_text, read_file, signer_text};
 use crate::ctl_values::{flat, in_days, value_text};
-use crate::key_args::CtlKey;
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use control::protocol::{self, AcceptedVersion, AnswerLine, ClientDetails, ControlCommand, TopKind};
@@ -25,7 +24,13 @@ use wording::reason;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &CtlArgs) -> u8 {
-    let command = command(&args.verb);
+    let mut command = command(&args.verb);
+    if let CtlVerb::Key(verb) = &args.verb
+        && let Err(fault) = read_file(verb, &mut command)
+    {
+        eprintln!("nomen: {fault}");
+        return EXIT_OUTSIDE;
+    }
     let stream = match connect(args.socket.as_deref(), args.config.as_deref()) {
         Ok(stream) => stream,
         Err(message) => {
@@ -311,13 +316,8 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             "every zone is served in the newest version of its file\n".into()
         }
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
-        (CtlVerb::Key(CtlKey::List { .. }), list @ Value::Object(_)) => key_list_text(list),
-        (CtlVerb::Key(CtlKey::Timeline { .. }), timeline @ Value::Object(_)) => timeline_text(timeline),
-        (CtlVerb::Key(CtlKey::ExportDs { .. }), records @ Value::Object(_)) => ds_text(records),
-        (CtlVerb::Key(_) | CtlVerb::Zone(CtlZone::Sign { .. }), Value::Object(map)) => {
-            let line = |key| map.get(key).map(flat).unwrap_or_default();
-            format!("zone {}: {}\n", line("zone"), line("result"))
-        }
+        (CtlVerb::Key(verb), said @ Value::Object(_)) => key_text(verb, said),
+        (CtlVerb::Zone(CtlZone::Sign { .. }), said @ Value::Object(_)) => signer_text(said),
         (CtlVerb::Delegation(CtlDelegation::List { .. }), list @ Value::Object(_)) => delegations_text(list),
         (CtlVerb::Delegation(_), found @ Value::Object(_)) => checks_text(found),
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),

@@ -1,10 +1,13 @@
 //! `nomen ctl key`: its commands, and their answers as text.
 
 use serde_json::Value;
+use transport::unix_now;
 
 use crate::ctl_values::{flat, value_text};
-use crate::key_args::{CtlKey, KeyRoleArg};
+use crate::key_args::{CtlKey, KeyRoleArg, KeyTime};
+use crate::sign_request::read_text;
 use control::protocol::{ControlCommand, RolledRole};
+use wording::reason;
 
 /// Returns the command of these arguments.
 pub(super) fn about_keys(verb: &CtlKey) -> ControlCommand {
@@ -26,12 +29,36 @@ pub(super) fn about_keys(verb: &CtlKey) -> ControlCommand {
         CtlKey::DsWithdrawn { zone, key } => {
             ControlCommand::KeyDsWithdrawn { name: zone.clone(), key: key.clone() }
         }
+        CtlKey::Pregenerate { zone, until } => {
+            ControlCommand::KeyPregenerate { name: zone.clone(), until: until.after(unix_now()).as_secs() }
+        }
+        CtlKey::Request { zone, from, until } => {
+            let seconds = |time: &Option<KeyTime>| time.map(|time| time.after(unix_now()).as_secs());
+            ControlCommand::KeyRequest { name: zone.clone(), from: seconds(from), until: seconds(until) }
+        }
+        // Its text is read when the command is sent.
+        CtlKey::ImportResponse { zone, .. } => {
+            ControlCommand::KeyImportResponse { name: zone.clone(), text: String::new() }
+        }
         CtlKey::ExportDs { zone, digest } => {
             let mut digests: Vec<u8> = digest.iter().map(|digest| digest.code()).collect();
             digests.dedup();
             ControlCommand::KeyExportDs { name: zone.clone(), digests }
         }
     }
+}
+
+/// Reads the file of a command into it, if the command has one.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn read_file(verb: &CtlKey, command: &mut ControlCommand) -> Result<(), String> {
+    if let (CtlKey::ImportResponse { file, .. }, ControlCommand::KeyImportResponse { text, .. }) =
+        (verb, command)
+    {
+        *text = read_text(file).map_err(|fault| format!("{}: {}", file.display(), reason(&fault)))?;
+    }
+    Ok(())
 }
 
 fn rows<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
@@ -42,13 +69,43 @@ fn time(value: &Value, key: &str) -> String {
     value_text(key, &value[key])
 }
 
+/// Returns an answer about the keys of a zone as text.
+pub(super) fn key_text(verb: &CtlKey, said: &Value) -> String {
+    match verb {
+        CtlKey::List { .. } => key_list_text(said),
+        CtlKey::Timeline { .. } => timeline_text(said),
+        CtlKey::ExportDs { .. } => ds_text(said),
+        CtlKey::Request { .. } => flat(&said["request"]),
+        _ => signer_text(said),
+    }
+}
+
+/// Returns what the signer of a zone does, as text.
+pub(super) fn signer_text(said: &Value) -> String {
+    format!("zone {}: {}\n", flat(&said["zone"]), flat(&said["result"]))
+}
+
 /// Returns the keys of a zone as text: a line for each key, and below it one for each of its records.
-pub(super) fn key_list_text(list: &Value) -> String {
+fn key_list_text(list: &Value) -> String {
     let mut out = format!("zone {}: policy {}", flat(&list["zone"]), flat(&list["policy"]));
     if !list["signatures_end"].is_null() {
         out += &format!(", first expiration {}", time(list, "signatures_end"));
     }
     out += &format!(", next look {}\n", time(list, "next_look"));
+    let offline = &list["offline"];
+    if !offline.is_null() {
+        let times = [
+            ("slot_since", "slot of the signed key response since"),
+            ("next_slot", "next slot from"),
+            ("response_until", "signed key responses last until"),
+            ("keys_until", "ZSKs are planned until"),
+        ];
+        let known = times.into_iter().filter(|(key, _)| !offline[key].is_null());
+        let known: Vec<String> =
+            known.map(|(key, words)| format!("{words} {}", time(offline, key))).collect();
+        let known = if known.is_empty() { "no signed key response".into() } else { known.join(", ") };
+        out += &format!("the KSK is offline: {known}\n");
+    }
     if let Some(fault) = list["fault"].as_str() {
         out += &format!("the last look failed: {fault}\n");
     }
@@ -83,7 +140,7 @@ pub(super) fn key_list_text(list: &Value) -> String {
 }
 
 /// Returns the events to come as text, a line for each.
-pub(super) fn timeline_text(timeline: &Value) -> String {
+fn timeline_text(timeline: &Value) -> String {
     let line = |event: &Value| {
         let [tag, algorithm, what] = ["tag", "algorithm", "event"].map(|name| flat(&event[name]));
         format!("{}  key {tag}/{algorithm}: {what}\n", time(event, "at"))
@@ -96,6 +153,6 @@ pub(super) fn timeline_text(timeline: &Value) -> String {
 }
 
 /// Returns the DS records that the parent is to have, one on each line.
-pub(super) fn ds_text(records: &Value) -> String {
+fn ds_text(records: &Value) -> String {
     rows(records, "ds").map(|record| flat(record) + "\n").collect()
 }

@@ -6,7 +6,7 @@ use wire::UnixTime;
 use wording::moment;
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 20] = [
+const TIMES: [&str; 24] = [
     "last_used",
     "loaded",
     "signatures_end",
@@ -27,6 +27,10 @@ const TIMES: [&str; 20] = [
     "current_at",
     "seen",
     "checked",
+    "slot_since",
+    "next_slot",
+    "response_until",
+    "keys_until",
 ];
 
 /// Returns the value of a key on one line: times as date, time and age.

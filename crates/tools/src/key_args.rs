@@ -24,6 +24,16 @@ const GENERATE_HELP: &str = "\
 Without times, the key is published and signs at once. TIME is YYYYMMDDHHmmSS, in UTC, or a time from now on with \
 units, such as 30d.";
 
+const REQUEST_HELP: &str = "\
+TIME is YYYYMMDDHHmmSS, in UTC, or a time from the start of the request on with units, such as 90d. The clock of the \
+machine does not matter.
+
+Exit status:
+  0  the response is complete
+  1  the request or a key has a fault
+  2  the command line was wrong
+  3  a file could not be read or written";
+
 /// `nomen zone sign`.
 #[derive(Debug, Args)]
 #[command(after_help = SIGN_HELP)]
@@ -113,6 +123,46 @@ pub enum KeyVerb {
     /// FILE is a private key in the format of BIND (PowerDNS: `pdnsutil export-zone-key`) or PKCS#8 in PEM
     /// (Knot: a file of its folder of keys).
     Import(KeyImportArgs),
+    /// Sign a key signing request (KSR) with the key-signing keys in a folder, and print the signed key
+    /// response (SKR).
+    ///
+    /// For zones with `offline-ksk`: `nomen ctl key request` prints the request on the server, which takes
+    /// the response with `nomen ctl key import-response`. Both have the format of dnssec-ksr of BIND.
+    #[command(after_help = REQUEST_HELP)]
+    SignRequest(KeySignRequestArgs),
+}
+
+/// `nomen key sign-request`.
+#[derive(Debug, Args)]
+pub struct KeySignRequestArgs {
+    /// Name of the zone.
+    pub zone: String,
+    /// The request; `-` is standard input.
+    pub file: PathBuf,
+    /// Folder with the key-signing keys. They are published and sign as their times say.
+    #[arg(short = 'K', long, value_name = "FOLDER")]
+    pub keys: PathBuf,
+    /// File to write instead of standard output. It is replaced once the response is complete.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// End of the last slot. Default: that of the request, which requests of BIND do not have.
+    #[arg(long, value_name = "TIME", value_parser = key_time)]
+    pub until: Option<KeyTime>,
+    /// How long signatures are valid.
+    #[arg(long, value_name = "DURATION", default_value = "14d", value_parser = span)]
+    pub validity: u32,
+    /// How long before its expiration a signature is replaced.
+    #[arg(long, value_name = "DURATION", default_value = "5d", value_parser = span)]
+    pub refresh: u32,
+    /// How long before its slot a signature begins to be valid.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = span)]
+    pub inception_offset: u32,
+    /// Digest of the CDS records; may be given twice.
+    #[arg(long, value_name = "DIGEST", value_enum, default_values = ["sha256"])]
+    pub digest: Vec<DsDigest>,
+    /// Add no CDS and CDNSKEY records.
+    #[arg(long)]
+    pub no_cds: bool,
 }
 
 /// `nomen key generate`.
@@ -262,6 +312,36 @@ pub enum CtlKey {
         /// Digest of the DS records; may be given twice.
         #[arg(long, value_name = "DIGEST", value_enum, default_values = ["sha256"])]
         digest: Vec<DsDigest>,
+    },
+    /// Generate the zone-signing keys of a zone with `offline-ksk` that are missing from now until a time.
+    Pregenerate {
+        /// Name of the zone.
+        zone: String,
+        /// Until when: YYYYMMDDHHmmSS, in UTC, or a time from now on with units, such as 365d.
+        #[arg(long, visible_alias = "for", value_name = "TIME", value_parser = key_time)]
+        until: KeyTime,
+    },
+    /// Print the key signing request (KSR) of a zone with `offline-ksk`, for `nomen key sign-request`.
+    Request {
+        /// Name of the zone.
+        zone: String,
+        /// When the first slot begins: YYYYMMDDHHmmSS, in UTC, or a time from now on with units. Default:
+        /// now.
+        #[arg(long, value_name = "TIME", value_parser = key_time)]
+        from: Option<KeyTime>,
+        /// When the last slot ends, in the same forms. Default: when the last zone-signing key ends.
+        #[arg(long, visible_alias = "for", value_name = "TIME", value_parser = key_time)]
+        until: Option<KeyTime>,
+    },
+    /// Take the signed key response (SKR) of a zone with `offline-ksk`.
+    ///
+    /// It is checked as a whole: a response with which validators could reject the zone is refused, with the
+    /// line of the fault.
+    ImportResponse {
+        /// Name of the zone.
+        zone: String,
+        /// The response; `-` is standard input.
+        file: PathBuf,
     },
 }
 

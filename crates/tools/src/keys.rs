@@ -15,6 +15,7 @@ use wire::{Name, NameBuf, Type, UnixTime};
 use wording::rfc3339;
 
 use crate::key_args::{KeyDsArgs, KeyGenerateArgs, KeyImportArgs, KeyListArgs, KeyRoleArg, KeyTime, KeyVerb};
+use crate::sign_request;
 use crate::zone_sign::key_fault;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_USAGE};
 use config::zone_name::zone_name;
@@ -32,6 +33,7 @@ pub fn run(verb: &KeyVerb) -> u8 {
         KeyVerb::List(args) => list(args),
         KeyVerb::ExportDs(args) => export_ds(args),
         KeyVerb::Import(args) => import(args),
+        KeyVerb::SignRequest(args) => zone_of(&args.zone).and_then(|zone| sign_request::run(args, &zone)),
     };
     done.unwrap_or_else(|(message, code)| {
         eprintln!("nomen: {message}");

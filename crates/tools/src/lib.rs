@@ -37,6 +37,7 @@ pub mod key_args;
 pub mod keys;
 pub mod migrate;
 pub mod query;
+mod sign_request;
 pub mod signing;
 pub mod token;
 pub mod update;

@@ -101,6 +101,7 @@ fn policy(name: &str, keys: &DnssecPolicySection) -> DnssecPolicy {
         parent_propagation_delay: seconds(keys.parent_delay.0),
         parent_ds_ttl: Ttl::from_secs(keys.parent_ds_ttl.0),
         purge_keys: (keys.purge_keys.0 > 0).then(|| seconds(keys.purge_keys.0)),
+        offline_ksk: *keys.offline_ksk,
         sync: *keys.cds,
         csync: *keys.csync,
         zonemd: keys.zonemd.0.clone(),
@@ -175,11 +176,19 @@ mod tests {
             parent_propagation_delay: minutes(50),
             parent_ds_ttl: Ttl::from_secs(4200),
             purge_keys: None,
+            offline_ksk: false,
             sync: false,
             csync: true,
             zonemd: vec![ZonemdHash::Sha512],
         };
         assert_eq!(policy("own", &config.dnssec_policies["own"]), expected);
+    }
+
+    #[test]
+    fn the_ksk_may_be_offline() {
+        let config = read("[dnssec-policy.own]\nsingle-key = false\noffline-ksk = true\n");
+        let own = policy("own", &config.dnssec_policies["own"]);
+        assert!(own.offline_ksk && own.layout == KeyLayout::Split);
     }
 
     #[test]

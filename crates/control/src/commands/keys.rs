@@ -14,7 +14,7 @@ use crate::fault::{ArgumentFault, CommandFault, SigningCommandFault as Fault};
 use crate::parts::ServerParts;
 use crate::protocol::{ControlCommand, RolledRole};
 use wording::moment;
-use zone_manager::changes::{Changes, SignCommand, SignReply, SigningStatus, ZoneKeyStatus};
+use zone_manager::changes::{Changes, OfflineStatus, SignCommand, SignReply, SigningStatus, ZoneKeyStatus};
 
 /// A zone that is signed here.
 struct SignedZone<'p> {
@@ -63,6 +63,7 @@ impl SignedZone<'_> {
     fn order(&self, command: SignCommand) -> CommandResult {
         match self.changes.command_signer(&self.apex, command).map_err(Fault::Refused)? {
             SignReply::Done(result) => Ok(json!({"zone": self.apex.to_string(), "result": result})),
+            SignReply::Request(text) => Ok(json!({"zone": self.apex.to_string(), "request": text})),
             SignReply::Timeline(events) => {
                 let row = |event: &zone_manager::changes::ZoneKeyEvent| {
                     let (at, what) = (event.at.as_secs(), event.event.to_string());
@@ -95,6 +96,16 @@ pub(super) fn act(parts: &ServerParts, verb: &ControlCommand) -> CommandResult {
         Verb::KeyDsPublished { name, key } => about_key(parts, name, key, SignCommand::DsPublished),
         Verb::KeyDsWithdrawn { name, key } => about_key(parts, name, key, SignCommand::DsWithdrawn),
         Verb::KeyExportDs { name, digests } => Ok(exported(&SignedZone::find(parts, name)?, digests)),
+        Verb::KeyPregenerate { name, until } => {
+            SignedZone::find(parts, name)?.order(SignCommand::Pregenerate(UnixTime::from_secs(*until)))
+        }
+        Verb::KeyRequest { name, from, until } => {
+            let [from, until] = [from, until].map(|time| time.map(UnixTime::from_secs));
+            SignedZone::find(parts, name)?.order(SignCommand::Request(from, until))
+        }
+        Verb::KeyImportResponse { name, text } => {
+            SignedZone::find(parts, name)?.order(SignCommand::ImportResponse(text.clone()))
+        }
         Verb::ZoneSign { name } => SignedZone::find(parts, name)?.order(SignCommand::Renew),
         _ => Ok(Value::Null),
     }
@@ -136,7 +147,7 @@ fn exported(zone: &SignedZone<'_>, digests: &[u8]) -> Value {
 
 /// Returns the keys of a zone.
 fn listed(zone: &SignedZone<'_>) -> Value {
-    let SigningStatus { policy, keys, earliest, next, waits, fault, .. } = &*zone.status;
+    let SigningStatus { policy, keys, earliest, next, waits, offline, fault, .. } = &*zone.status;
     let mut out = json!({
         "zone": zone.apex.to_string(),
         "policy": policy,
@@ -145,7 +156,23 @@ fn listed(zone: &SignedZone<'_>) -> Value {
         "keys": keys.iter().map(key_json).collect::<Vec<_>>(),
     });
     put(&mut out, "signatures_end", earliest.map(UnixTime::as_secs));
+    put(&mut out, "offline", offline.as_ref().map(responses));
     put(&mut out, "fault", fault.as_deref());
+    out
+}
+
+/// Returns what is known of the responses of a zone whose KSK is offline.
+fn responses(offline: &OfflineStatus) -> Value {
+    let OfflineStatus { slot, next_slot, until, keys_until } = offline;
+    let mut out = json!({});
+    for (name, time) in [
+        ("slot_since", slot),
+        ("next_slot", next_slot),
+        ("response_until", until),
+        ("keys_until", keys_until),
+    ] {
+        put(&mut out, name, time.map(UnixTime::as_secs));
+    }
     out
 }
 
@@ -234,6 +261,10 @@ impl SigningSummary {
         });
         put(&mut signing, "first_expiration", status.earliest.map(UnixTime::as_secs));
         put(&mut signing, "fault", status.fault.as_deref());
+        if let Some(offline) = &status.offline {
+            put(&mut signing, "response_until", offline.until.map(UnixTime::as_secs));
+            put(&mut signing, "keys_until", offline.keys_until.map(UnixTime::as_secs));
+        }
         let mut waits: Vec<Value> =
             status.waits.iter().map(|wait| json!({"for": wait, "text": wait})).collect();
         waits.extend(status.keys.iter().filter_map(|key| {

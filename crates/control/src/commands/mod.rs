@@ -94,9 +94,7 @@ pub async fn execute(
         Verb::ZoneRefresh { name } => order(parts, name, ZoneOrder::Refresh).await,
         Verb::ZoneRetransfer { name } => order(parts, name, ZoneOrder::Retransfer).await,
         Verb::ZoneNotify { name } => order(parts, name, ZoneOrder::Notify).await,
-        Verb::ZoneAdd { name, template, file, primaries, catalog, group } => {
-            add_zone(parts, &NewZone { name, template, file, primaries, catalog, group }).await
-        }
+        verb @ Verb::ZoneAdd { .. } => added(parts, verb).await,
         Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?, OPERATOR).await,
         verb @ (Verb::ZoneSign { .. }
         | Verb::KeyList { .. }
@@ -105,6 +103,9 @@ pub async fn execute(
         | Verb::KeyRetire { .. }
         | Verb::KeyDsPublished { .. }
         | Verb::KeyDsWithdrawn { .. }
+        | Verb::KeyPregenerate { .. }
+        | Verb::KeyRequest { .. }
+        | Verb::KeyImportResponse { .. }
         | Verb::KeyExportDs { .. }) => blocking(parts, move |parts| keys::act(parts, &verb)).await,
         Verb::ZoneDump { name } => dump(parts, name, Pieces::new(lines)).await,
         verb @ Verb::Explain { .. } => explained(parts, verb).await,
@@ -117,9 +118,7 @@ pub async fn execute(
             about_forwarding(parts, verb).await
         }
         verb @ (Verb::EncryptionList | Verb::TrustAnchorList) => of_resolver(parts, &verb).await,
-        verb @ (Verb::NtaList | Verb::NtaAdd { .. } | Verb::NtaRemove { .. }) => {
-            recursive(parts, move |service| negative_anchors(service, &verb)).await
-        }
+        verb @ (Verb::NtaList | Verb::NtaAdd { .. } | Verb::NtaRemove { .. }) => nta(parts, verb).await,
         verb @ (Verb::PolicyStatus
         | Verb::PolicyRefresh { .. }
         | Verb::PolicyPause { .. }
@@ -135,6 +134,19 @@ pub async fn execute(
         Verb::Database => database::report(parts).await,
         Verb::HandOver | Verb::Stop => Ok(json!("stopping")),
     }
+}
+
+/// Adds a zone.
+async fn added(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
+    let ControlCommand::ZoneAdd { name, template, file, primaries, catalog, group } = verb else {
+        return Ok(Value::Null);
+    };
+    add_zone(parts, &NewZone { name, template, file, primaries, catalog, group }).await
+}
+
+/// Lists and changes negative trust anchors.
+async fn nta(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
+    recursive(parts, move |service| negative_anchors(service, &verb)).await
 }
 
 /// Sends a long output in pieces; waits while the client reads slowly.

@@ -50,6 +50,11 @@ impl Figures for SigningFigures {
             let help = "When the next look at keys and signatures of a zone is due, in seconds since 1970";
             out.gauge("signing_next_timestamp_seconds", help, next.as_secs() as f64)?;
         }
+        if let Some(end) = first(|status| status.offline.map(|offline| offline.until.unwrap_or_default())) {
+            let help = "When the signatures of the last signed key response expire, of the zone whose KSK is offline \
+                where that is first, in seconds since 1970; 0 without a response";
+            out.gauge("signing_response_expiry_timestamp_seconds", help, end.as_secs() as f64)?;
+        }
         let made = self.changes.counts().signatures.load(Relaxed);
         out.counter("signing_signatures", "Signatures made", made)?;
         if let Some(parents) = self.changes.parents() {
@@ -128,6 +133,21 @@ fn each_zone(all: &[(ZoneName, Arc<SigningStatus>)], out: &mut Printer<'_>) -> f
     let next = all.iter().map(|(apex, status)| (zone_labels(apex), status.next.as_secs()));
     let help = "When the next look at keys and signatures of this zone is due, in seconds since 1970";
     out.family("zone_signing_next_timestamp_seconds", help, MetricType::Gauge, next)?;
+    let offline = all.iter().filter_map(|(apex, status)| {
+        let until = status.offline?.until.unwrap_or_default();
+        Some((zone_labels(apex), until.as_secs()))
+    });
+    let offline: Vec<_> = offline.collect();
+    if !offline.is_empty() {
+        let help = "When the signatures of the last signed key response of this zone expire, in seconds since 1970; 0 \
+            without a response";
+        out.family(
+            "zone_signing_response_expiry_timestamp_seconds",
+            help,
+            MetricType::Gauge,
+            offline.into_iter(),
+        )?;
+    }
     let failed = all.iter().map(|(apex, status)| (zone_labels(apex), u64::from(status.fault.is_some())));
     let help = "1 if the last look at keys and signatures of this zone failed";
     out.family("zone_signing_failed", help, MetricType::Gauge, failed)

@@ -227,7 +227,10 @@ fn other<'t>(work: &mut Work, found: &'t Statement, draft: &mut PolicyDraft<'t>)
         "offline-ksk" | "manual-mode" if on == Some(false) => {
             work.ledger.unneeded(found, "nomen does so anyway");
         }
-        "offline-ksk" => work.ledger.missing(found, "nomen signs with keys that it has"),
+        "offline-ksk" => work.ledger.missing(
+            found,
+            "set `offline-ksk` of the policy, and import the present signed key response",
+        ),
         "manual-mode" => work.ledger.missing(found, "nomen takes the steps of a rollover by itself"),
         _ => work.ledger.missing(found, "a policy has nothing for it"),
     }

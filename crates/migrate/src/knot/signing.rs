@@ -187,7 +187,7 @@ fn entry<'t>(
             work.ledger.unneeded(found, "nomen does so anyway");
         }
         "manual" => work.ledger.differs(found, "keys without a lifetime are rolled when you order it, in steps that nomen takes"),
-        "offline-ksk" => work.ledger.missing(found, "nomen signs with keys that it has"),
+        "offline-ksk" => work.ledger.missing(found, "`offline-ksk` of a policy has the format of BIND"),
         "ksk-shared" => work.ledger.missing(found, "each zone has keys of its own"),
         "keystore" => work.ledger.missing(found, "nomen has the keys in the folder `keys` of `state-dir`"),
         "ds-push" => work.ledger.missing(

@@ -256,6 +256,8 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
          [[zone]]\nname = \"own.test\"\nfile = \"own.zone\"\ndnssec-policy = \"default\"\n\
          delegation-updates = [\"cds\"]\n[resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
+         [dnssec-policy.off]\nsingle-key = false\noffline-ksk = true\n\
+         [[zone]]\nname = \"off.test\"\nfile = \"own.zone\"\ndnssec-policy = \"off\"\n\
          [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
          [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n\
@@ -278,6 +280,7 @@ fn everything_on() -> (Server, SocketAddr) {
         let is_there = |name| figures.contains(name);
         is_there("nomen_zone_signature_expiry_timestamp_seconds")
             && is_there("nomen_signing_expiry_timestamp_seconds")
+            && is_there("nomen_signing_response_expiry_timestamp_seconds")
     });
     (server, at)
 }

@@ -51,6 +51,7 @@ mod migrate;
 mod migrate_access;
 mod odd_files;
 mod odoh;
+mod offline_ksk;
 mod page;
 mod peers;
 mod policy_zones;

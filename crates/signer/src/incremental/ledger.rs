@@ -10,7 +10,7 @@ use super::Signing;
 use crate::key::ZoneKey;
 use crate::keyset::ZoneKeys;
 use crate::parallel::parts;
-use crate::rrset::{UnsignedSet, sign_rrset};
+use crate::rrset::{PresignedSet, UnsignedSet, sign_rrset};
 use crate::zone::{SignFault, SigningCounts};
 
 /// RRsets that one thread signs at a time.
@@ -46,6 +46,14 @@ pub(super) fn stays(sig: &Rdata<'_>, ttl: Ttl, missing: &mut Vec<&ZoneKey>, due:
         }
         None => false,
     }
+}
+
+/// Whether a signature is one of those in `missing`, which keys elsewhere have made. Removes it there.
+pub(super) fn is_presigned(sig: &Rdata<'_>, ttl: Ttl, missing: &mut Vec<&[u8]>) -> bool {
+    let mut rdata = Vec::new();
+    sig.copy_to(&mut rdata);
+    let place = missing.iter().position(|other| *other == rdata).filter(|_| sig.ttl() == ttl);
+    place.map(|place| missing.remove(place)).is_some()
 }
 
 fn is_due(sig: &Rrsig<'_>, due: UnixTime) -> bool {
@@ -108,6 +116,10 @@ impl<'a> Ledger<'a> {
     /// Removes those of an RRset's signatures that do not stay, and has the missing ones made.
     pub(super) fn cover<'r>(&mut self, wanted: &Wanted<'_>, sigs: impl Iterator<Item = Rdata<'r>>) {
         let Wanted { owner, rtype, ttl, is_apex, .. } = *wanted;
+        let presigned = self.signing.keys.presigned_set(rtype).filter(|_| is_apex);
+        if let Some(set) = presigned {
+            return self.cover_presigned(owner, set, sigs);
+        }
         let mut missing = match wanted.is_signed {
             true => signers(self.signing.keys, rtype, is_apex),
             false => Vec::new(),
@@ -120,6 +132,24 @@ impl<'a> Ledger<'a> {
         }
         if !missing.is_empty() {
             self.jobs.push(SigningJob { owner, rtype, ttl, rdatas: (wanted.rdatas)(), keys: missing });
+        }
+    }
+
+    /// Makes the signatures over an RRset those that keys elsewhere have made.
+    fn cover_presigned<'r>(
+        &mut self,
+        owner: NameBuf,
+        set: &PresignedSet,
+        sigs: impl Iterator<Item = Rdata<'r>>,
+    ) {
+        let mut missing: Vec<&[u8]> = set.sigs.iter().map(|(_, sig)| &**sig).collect();
+        for sig in sigs {
+            if !is_presigned(&sig, set.ttl, &mut missing) {
+                self.remove(owner, Type::RRSIG, &sig);
+            }
+        }
+        for rdata in missing {
+            self.change.added.push(owner.as_name(), Type::RRSIG, set.ttl, rdata);
         }
     }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use wire::rdata::view::Rrsig;
 use wire::{Name, NameBuf, Serial, Type, UnixTime};
 use zone::Zone;
-use zone::store::{Node, NodeFlags};
+use zone::store::{Node, NodeFlags, RrSet};
 
-use super::ledger::{Renewal, signers, stays};
+use super::ledger::{Renewal, is_presigned, signers, stays};
 use super::plain::{has_apex_sets, serial_change};
 use super::step::{Obstacle, chain_ttl, step};
 use super::{SignedStep, Signing, sign_whole};
@@ -62,7 +62,7 @@ pub fn refresh(
     };
     let earliest = {
         let zone = step.as_ref().map_or(zone, |step| &step.zone);
-        earliest(zone, first, next.as_ref().map(NameBuf::as_name), due)
+        earliest(zone, signing, first, next.as_ref().map(NameBuf::as_name), due)
     };
     Ok(Refreshed { step, next, earliest })
 }
@@ -70,7 +70,7 @@ pub fn refresh(
 /// Signs everything.
 fn whole(zone: &Zone, signing: &Signing<'_>, after: Serial, due: UnixTime) -> Result<Refreshed, SignFault> {
     let step = sign_whole(zone, &serial_change(zone, after)?, signing)?;
-    let earliest = earliest(&step.zone, zone.apex().as_name(), None, due);
+    let earliest = earliest(&step.zone, signing, zone.apex().as_name(), None, due);
     Ok(Refreshed { step: Some(step), next: None, earliest })
 }
 
@@ -113,6 +113,14 @@ fn changes(node: Node<'_>, signing: &Signing<'_>, due: UnixTime) -> Option<usize
             _ => is_signed_data(&node, rtype),
         };
         has_stale |= rtype == Type::RRSIG;
+        if let Some(presigned) = signing.keys.presigned_set(rtype).filter(|_| is_apex) {
+            let mut missing: Vec<&[u8]> = presigned.sigs.iter().map(|(_, sig)| &**sig).collect();
+            for sig in set.sig_rdatas() {
+                has_stale |= !is_presigned(&sig, presigned.ttl, &mut missing);
+            }
+            made += missing.len();
+            continue;
+        }
         let mut missing = if is_signed { signers(signing.keys, rtype, is_apex) } else { Vec::new() };
         for sig in set.sig_rdatas() {
             has_stale |= !stays(&sig, set.ttl(), &mut missing, Some(due));
@@ -123,10 +131,21 @@ fn changes(node: Node<'_>, signing: &Signing<'_>, due: UnixTime) -> Option<usize
 }
 
 /// Returns the earliest expiration among the signatures of the apex and of the names from `first` to `end`.
-fn earliest(zone: &Zone, first: Name<'_>, end: Option<Name<'_>>, near: UnixTime) -> Option<UnixTime> {
+/// Those that keys elsewhere have made do not count.
+fn earliest<'a>(
+    zone: &'a Zone,
+    signing: &Signing<'_>,
+    first: Name<'_>,
+    end: Option<Name<'_>>,
+    near: UnixTime,
+) -> Option<UnixTime> {
+    let is_ours = |node: Node<'_>, set: &RrSet<'_>| {
+        !node.flags().contains(NodeFlags::APEX) || signing.keys.presigned_set(set.rtype()).is_none()
+    };
     let part = zone.iter_from(first).take_while(|node| end.is_none_or(|end| node.owner().as_name() < end));
     let mut earliest = None::<UnixTime>;
-    for set in part.chain([zone.apex_node()]).flat_map(Node::rrsets) {
+    let sets = |node: Node<'a>| node.rrsets().filter(move |set| is_ours(node, set));
+    for set in part.chain([zone.apex_node()]).flat_map(sets) {
         for sig in set.sig_rdatas() {
             let Ok(sig) = Rrsig::read(sig.compiled()) else { continue };
             let expiration = near.nearest(sig.expiration);

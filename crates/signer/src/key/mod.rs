@@ -198,12 +198,7 @@ impl ZoneKey {
     /// Returns the names of the key's files without `.key` and `.private`, as BIND makes them:
     /// `Kexample.com.+013+12345`.
     pub fn file_stem(&self) -> String {
-        format!("{}{:03}+{:05}", file_prefix(self.zone()), self.algorithm().0, self.tag)
-    }
-
-    /// Returns the same of the key without the REVOKE bit, whose files keep their names.
-    pub(crate) fn plain_file_stem(&self) -> String {
-        format!("{}{:03}+{:05}", file_prefix(self.zone()), self.algorithm().0, self.tags()[0])
+        file_stem(self.zone(), self.algorithm(), self.tag)
     }
 
     /// Returns the text of the `.private` file.
@@ -230,12 +225,32 @@ impl ZoneKey {
             }
         }
         let ttl = self.ttl.map_or_else(String::new, |ttl| format!(" {ttl}"));
-        let [flags, algorithm] = [self.flags(), self.algorithm().0.into()];
-        let _ = write!(out, "{}{ttl} IN DNSKEY {flags} 3 {algorithm} ", self.zone());
-        let _ = write_base64(&self.dnskey[4..], &mut out);
-        out.push('\n');
+        write_record(&mut out, self.zone(), &ttl, &self.dnskey);
         out
     }
+}
+
+/// Writes a DNSKEY record; `ttl` begins with a blank, or is empty.
+fn write_record(out: &mut String, zone: Name<'_>, ttl: &str, dnskey: &[u8]) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{zone}{ttl} IN DNSKEY ");
+    if let Ok(key) = Dnskey::read(dnskey) {
+        let _ = write!(out, "{} {} {} ", key.flags, key.protocol, key.algorithm.0);
+        let _ = write_base64(key.public_key, out);
+    }
+    out.push('\n');
+}
+
+/// Returns the text of the `.key` file of a key whose private part is elsewhere.
+pub(crate) fn public_record(zone: Name<'_>, dnskey: &[u8], ttl: Ttl) -> String {
+    let mut out = "; The private part of this key is not on this machine.\n".to_owned();
+    write_record(&mut out, zone, &format!(" {ttl}"), dnskey);
+    out
+}
+
+/// Returns the names of a key's files without `.key` and `.private`.
+pub(crate) fn file_stem(zone: Name<'_>, algorithm: SigAlgorithm, tag: u16) -> String {
+    format!("{}{:03}+{tag:05}", file_prefix(zone), algorithm.0)
 }
 
 fn tag_of(dnskey: &[u8]) -> u16 {
@@ -248,7 +263,7 @@ pub(crate) fn file_prefix(zone: Name<'_>) -> String {
 }
 
 /// Returns a name as BIND has it in names of files: other bytes than letters, digits, `-` and `_` as `%XX`.
-fn file_name(zone: Name<'_>) -> String {
+pub(crate) fn file_name(zone: Name<'_>) -> String {
     let mut out = String::new();
     for label in zone.labels() {
         for &byte in label {

@@ -1,7 +1,7 @@
 //! [`Facts`]: what the caller sees of the version of a zone in service, and of its parent.
 
 use wire::rdata::view::SigAlgorithm;
-use wire::{Ttl, UnixTime};
+use wire::{NameBuf, Ttl, UnixTime};
 
 use super::state::KeyId;
 
@@ -11,6 +11,8 @@ use super::state::KeyId;
 pub struct Facts {
     /// The time of the collection.
     pub now: UnixTime,
+    /// The zone; needed only if its KSK is offline.
+    pub zone: Option<NameBuf>,
     /// TTL of the DNSKEY RRset. Zero without such a set.
     pub dnskey_ttl: Ttl,
     /// Largest TTL of all RRsets, as far as they are signed in a signed zone, and of negative answers (RFC

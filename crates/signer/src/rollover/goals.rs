@@ -43,7 +43,7 @@ impl Slot {
 }
 
 /// How far a key is: those further on are kept first.
-fn progress(key: &ManagedKey) -> (usize, usize, Option<UnixTime>) {
+pub(super) fn progress(key: &ManagedKey) -> (usize, usize, Option<UnixTime>) {
     let count = |is: fn(&RecordTrack) -> bool| key.state.tracks().into_iter().filter(|t| is(t)).count();
     (count(RecordTrack::is_omnipresent), count(RecordTrack::is_in_service), key.state.dates.generated)
 }
@@ -79,7 +79,7 @@ impl Keyring {
     }
 
     /// Sets the goal of all keys but those that `stays` is true for to hidden.
-    fn retire_others(&mut self, now: UnixTime, stays: impl Fn(&ManagedKey) -> bool) {
+    pub(super) fn retire_others(&mut self, now: UnixTime, stays: impl Fn(&ManagedKey) -> bool) {
         for index in 0..self.keys.len() {
             if self.keys[index].state.goal == KeyGoal::Omnipresent && !stays(&self.keys[index]) {
                 self.change(index, |state| retire(state, now));
@@ -210,12 +210,12 @@ fn is_scheduled(state: &KeyState) -> bool {
     planned.is_some() && planned == state.dates.retired
 }
 
-fn retire(state: &mut KeyState, now: UnixTime) {
+pub(super) fn retire(state: &mut KeyState, now: UnixTime) {
     state.goal = KeyGoal::Hidden;
     state.dates.retired = Some(state.dates.retired.map_or(now, |planned| planned.min(now)));
 }
 
-fn bring_back(state: &mut KeyState) {
+pub(super) fn bring_back(state: &mut KeyState) {
     if state.goal == KeyGoal::Hidden {
         state.goal = KeyGoal::Omnipresent;
         state.dates.retired = None;

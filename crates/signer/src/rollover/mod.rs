@@ -27,6 +27,8 @@
 //! | `rules` | which changes keep the chain of trust in every cache |
 //! | `requests` | what operators ask for |
 //! | `timeline` | events to come |
+//! | [`offline`] | requests and responses of zones whose KSK is kept offline |
+//! | `presigned` | which slot of a response a version has, and what its ZSKs do |
 //!
 //! # Rules
 //!
@@ -47,8 +49,10 @@
 pub mod facts;
 mod goals;
 mod observe;
+pub mod offline;
 mod parent;
 pub mod plan;
+mod presigned;
 mod requests;
 pub mod ring;
 mod rules;
@@ -57,7 +61,7 @@ pub mod text;
 mod timeline;
 
 pub use facts::{Facts, ParentView};
-pub use plan::{KeyPlan, KeyWait, NewKey, RollFault, WaitCause};
+pub use plan::{KeyPlan, KeyWait, NewKey, RollFault, SlotUse, WaitCause};
 pub use requests::RollTarget;
 pub use ring::{KeyStatus, Keyring};
 pub use state::{KeyDates, KeyGoal, KeyId, KeyPurpose, KeyState, ManagedKey, RecordState, RecordTrack};

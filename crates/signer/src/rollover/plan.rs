@@ -45,6 +45,17 @@ pub struct KeyPlan {
     pub parent_ds: Vec<KeyId>,
     /// Why nothing further happens with a key.
     pub waits: Vec<KeyWait>,
+    /// Which DNSKEY, CDS and CDNSKEY RRsets the next version has; `None`: those of the keys, which sign them.
+    pub presigned: Option<SlotUse>,
+}
+
+/// The key sets of a version whose KSK is offline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotUse {
+    /// When the slot begins that has the sets; `None`: those of the version in service stay.
+    pub slot: Option<UnixTime>,
+    /// With its CDS and CDNSKEY RRsets.
+    pub with_sync: bool,
 }
 
 impl KeyPlan {
@@ -97,6 +108,12 @@ pub enum WaitCause {
     /// DNSKEY records of others are in the zone: it is not unsigned, their algorithm is not removed, and no
     /// rollover starts by itself.
     ForeignKeys,
+    /// The KSK is offline, and no slot of a response has begun.
+    NoResponse,
+    /// The last slot of the responses has ended.
+    ResponseEnded,
+    /// The slot of now lacks a key that caches need: the slot before it stays.
+    SlotHeld,
 }
 
 impl fmt::Display for WaitCause {
@@ -116,6 +133,13 @@ impl fmt::Display for WaitCause {
             Self::Lifetime => "the lifetime of the key has not ended",
             Self::OtherDs => "the parent has a DS record of a key that is not here",
             Self::ForeignKeys => "the zone has DNSKEY records whose private keys are not here",
+            Self::NoResponse => "the KSK is offline, and no signed key response has begun: import one",
+            Self::ResponseEnded => {
+                "the KSK is offline, and the last signed key response has ended: import one"
+            }
+            Self::SlotHeld => {
+                "the slot of the signed key response lacks a key that caches need: the one before it stays"
+            }
         })
     }
 }
@@ -140,6 +164,8 @@ pub enum RollFault {
     NoDs,
     /// The key is in use, so its DS record is to stay.
     DsNeeded,
+    /// The KSK is offline: the schedule of the ZSKs and the responses decide.
+    Offline,
 }
 
 impl fmt::Display for RollFault {
@@ -163,6 +189,10 @@ impl fmt::Display for RollFault {
             Self::NoSuccessor => f.write_str("no other key can take over; roll the key"),
             Self::Unsigned => f.write_str("the policy wants an unsigned zone"),
             Self::NoDs => f.write_str("the key is a ZSK, which has no DS record"),
+            Self::Offline => f.write_str(
+                "the policy has `offline-ksk`: ZSKs are replaced as planned by `key pregenerate`, KSKs by the \
+                 next signed key response",
+            ),
             Self::DsNeeded => f.write_str("the key is in use, its DS record must stay"),
         }
     }

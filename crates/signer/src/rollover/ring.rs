@@ -6,6 +6,7 @@ use std::time::Duration;
 use wire::{Ttl, UnixTime};
 
 use super::facts::Facts;
+use super::offline::OfflineKeys;
 use super::plan::{KeyPlan, KeyWait, NewKey, WaitCause};
 use super::state::{KeyGoal, KeyId, KeyState, ManagedKey, RecordTrack};
 use crate::policy::{DnssecPolicy, SigningGoal};
@@ -160,14 +161,30 @@ impl Keyring {
     ///
     /// A plan whose [`generate`](KeyPlan::generate) is not empty is complete only after the keys were added.
     pub fn step(&mut self, policy: &DnssecPolicy, facts: &Facts) -> KeyPlan {
+        self.step_with(policy, facts, None)
+    }
+
+    /// The same of a zone whose KSK is offline, if `offline` is there: no key is generated, and the plan has
+    /// the [slot](KeyPlan::presigned) to publish.
+    pub fn step_with(
+        &mut self,
+        policy: &DnssecPolicy,
+        facts: &Facts,
+        offline: Option<&OfflineKeys>,
+    ) -> KeyPlan {
         let delays = Delays::new(policy, facts);
         self.observe(policy, facts, &delays);
         let mut plan = KeyPlan::default();
-        let spare = self.set_goals(policy, facts, &delays, &mut plan);
-        self.decide(policy, facts, &delays, &spare, &mut plan);
+        let spare = match offline {
+            Some(offline) => self.set_offline_goals(policy, facts, offline),
+            None => self.set_goals(policy, facts, &delays, &mut plan),
+        };
+        self.decide(policy, facts, &delays, (&spare, offline), &mut plan);
         self.collect_waits(policy, facts, &delays, &mut plan);
         self.purge(policy, facts, &mut plan);
-        plan.wake = plan.waits.iter().filter_map(|wait| wait.until).chain(plan.wake).min();
+        let of_offline = offline.and_then(|offline| offline.next_event(facts.now));
+        let waits = plan.waits.iter().filter_map(|wait| wait.until);
+        plan.wake = waits.chain(plan.wake).chain(of_offline).min();
         plan.changed = self.dirty.iter().copied().collect();
         self.waits.clone_from(&plan.waits);
         plan

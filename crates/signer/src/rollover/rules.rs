@@ -3,19 +3,22 @@
 use wire::rdata::view::SigAlgorithm;
 
 use super::facts::Facts;
-use super::plan::KeyPlan;
+use super::offline::OfflineKeys;
+use super::plan::{KeyPlan, KeyWait};
 use super::ring::{Delays, Keyring};
 use super::state::{KeyGoal, KeyId, ManagedKey, RecordState, RecordTrack};
 use crate::keyset::KeyUse;
 use crate::policy::{DnssecPolicy, SigningGoal};
 
 /// The keys of a zone while a step decides.
-struct Scene<'a> {
-    keys: &'a [ManagedKey],
-    facts: &'a Facts,
+pub(super) struct Scene<'a> {
+    pub(super) keys: &'a [ManagedKey],
+    pub(super) facts: &'a Facts,
     spare: &'a [KeyId],
     /// No DS record can be in any cache, or get there.
-    insecure: bool,
+    pub(super) insecure: bool,
+    /// The only keys that may be in DNSKEY, if others have signed that RRset.
+    fixed: Option<&'a [KeyId]>,
 }
 
 impl<'a> Scene<'a> {
@@ -24,10 +27,10 @@ impl<'a> Scene<'a> {
             facts.parent.as_ref().is_some_and(|view| view.any_other_ds || !view.somewhere.is_empty());
         let has_ds = keys.iter().any(|key| !key.state.ds.is_hidden());
         let insecure = !has_ds && !at_parent && facts.foreign.is_empty();
-        Scene { keys, facts, spare, insecure }
+        Scene { keys, facts, spare, insecure, fixed: None }
     }
 
-    fn of(&self, algorithm: SigAlgorithm) -> impl Iterator<Item = &'a ManagedKey> + use<'a> {
+    pub(super) fn of(&self, algorithm: SigAlgorithm) -> impl Iterator<Item = &'a ManagedKey> + use<'a> {
         let keys = self.keys;
         keys.iter().filter(move |key| key.id.algorithm == algorithm)
     }
@@ -38,7 +41,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether each RRset in each cache has a signature of the algorithm by a key that is in all caches.
-    fn is_signed(&self, algorithm: SigAlgorithm) -> bool {
+    pub(super) fn is_signed(&self, algorithm: SigAlgorithm) -> bool {
         self.has_sure_signer(algorithm) || self.has_relay(algorithm)
     }
 
@@ -112,7 +115,9 @@ impl<'a> Scene<'a> {
 
     /// Returns for each key whether it is to sign the data of the zone.
     fn signers(&self) -> Vec<bool> {
-        let is_current = |key: &ManagedKey| self.stays(key) && key.state.role.signs_zone();
+        let is_possible = |id| self.fixed.is_none_or(|fixed| fixed.contains(&id));
+        let is_current =
+            |key: &ManagedKey| self.stays(key) && key.state.role.signs_zone() && is_possible(key.id);
         let mut signs: Vec<bool> = self
             .keys
             .iter()
@@ -126,8 +131,10 @@ impl<'a> Scene<'a> {
                 if is_current(key) { is_on || starts() } else { is_on }
             })
             .collect();
+        let others = self.keys.iter().zip(&signs).any(|(key, signs)| *signs && is_current(key));
+        let may_stop = self.fixed.is_none() || others;
         for (index, key) in self.keys.iter().enumerate() {
-            if signs[index] && !is_current(key) && self.may_stop(index, &signs) {
+            if signs[index] && !is_current(key) && may_stop && self.may_stop(index, &signs) {
                 signs[index] = false;
             }
         }
@@ -236,7 +243,7 @@ impl Keyring {
         policy: &DnssecPolicy,
         facts: &Facts,
         delays: &Delays,
-        spare: &[KeyId],
+        (spare, offline): (&[KeyId], Option<&OfflineKeys>),
         plan: &mut KeyPlan,
     ) {
         let wanted = Scene::new(&self.keys, facts, spare).wanted_ds(policy);
@@ -257,12 +264,17 @@ impl Keyring {
                 state.ds = RecordTrack::new(next, Some(delays.now));
             });
         }
-        let scene = Scene::new(&self.keys, facts, spare);
+        let mut scene = Scene::new(&self.keys, facts, spare);
         let is_insecure_goal = policy.goal == SigningGoal::Insecure;
         plan.unsign = is_insecure_goal && scene.insecure;
         plan.cds_delete = is_insecure_goal && !plan.unsign && policy.sync && facts.foreign.is_empty();
+        let fixed = offline.map(|offline| scene.fixed_sets(offline, &wanted));
+        scene.fixed = fixed.as_ref().map(|fixed| &*fixed.keys);
         let signs = scene.signers();
-        let publish = scene.published(&signs);
+        let publish = match &fixed {
+            Some(fixed) => self.keys.iter().map(|key| fixed.keys.contains(&key.id)).collect(),
+            None => scene.published(&signs),
+        };
         let with_ds = self.keys.iter().zip(wanted.iter().zip(&publish));
         let with_ds = with_ds.filter(|(_, (wanted, publish))| **wanted && **publish);
         plan.parent_ds = with_ds.map(|(key, _)| key.id).collect();
@@ -274,19 +286,21 @@ impl Keyring {
                 }
             });
         }
-        plan.uses = self
-            .keys
-            .iter()
-            .enumerate()
-            .map(|(i, key)| {
-                let used = KeyUse {
-                    publish: publish[i],
-                    sign_keys: publish[i] && key.state.role.signs_keys(),
-                    sign_zone: signs[i],
-                    sync: wanted[i] && publish[i] && policy.sync,
-                };
-                (key.id, if plan.unsign { KeyUse::default() } else { used })
-            })
-            .collect();
+        let use_of = |(i, key): (usize, &ManagedKey)| {
+            let (sign_keys, sync) = match &fixed {
+                Some(fixed) => (fixed.signers.contains(&key.id), fixed.synced.contains(&key.id)),
+                None => (publish[i] && key.state.role.signs_keys(), wanted[i] && publish[i]),
+            };
+            let sync = sync && policy.sync;
+            let used = KeyUse { publish: publish[i], sign_keys, sign_zone: signs[i], sync };
+            (key.id, if plan.unsign { KeyUse::default() } else { used })
+        };
+        plan.uses = self.keys.iter().enumerate().map(use_of).collect();
+        if let Some(fixed) = fixed {
+            plan.presigned = Some(fixed.used);
+            plan.cds_delete = false;
+            let wait = |cause| KeyWait { key: None, cause, until: None };
+            plan.waits.extend(fixed.wait.map(wait));
+        }
     }
 }

@@ -378,11 +378,11 @@ fn a_lowered_ttl_counts_until_caches_have_lost_the_old_one() {
 fn the_timeline_has_the_events_that_will_be() {
     let lifetime = Duration::from_secs(30 * 86_400);
     let (mut zone, from) = Zone::secure(DnssecPolicy { zsk_lifetime: Some(lifetime), ..policy() });
-    let events = zone.ring.timeline(&zone.policy, &zone.facts);
+    let events = zone.ring.timeline(&zone.policy, &zone.facts, None);
     let roll = UnixTime::from_secs(START + lifetime.as_secs() - DNSKEY_COMES);
     assert_eq!(events, [(roll, id(2), RolloverEvent::Roll)]);
     zone.until(lifetime.as_secs() - DNSKEY_COMES);
-    let events = zone.ring.timeline(&zone.policy, &zone.facts);
+    let events = zone.ring.timeline(&zone.policy, &zone.facts, None);
     let at = |seconds: u64| UnixTime::from_secs(START + seconds);
     let signs = lifetime.as_secs();
     for event in [

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wire::UnixTime;
 
 use super::facts::Facts;
+use super::offline::{OfflineKeys, ResponseSlot};
 use super::plan::KeyPlan;
 use super::ring::Keyring;
 use super::state::{KeyId, ManagedKey, RecordState};
@@ -46,6 +47,10 @@ pub enum RolloverEvent {
     Withdrawn,
     /// Its files are no longer needed.
     Purge,
+    /// A slot that it has signed begins.
+    Slot,
+    /// Its last signatures in a response expire.
+    ResponseEnds,
 }
 
 impl fmt::Display for RolloverEvent {
@@ -65,23 +70,32 @@ impl fmt::Display for RolloverEvent {
             Self::Withdraw => "DNSKEY removed",
             Self::Withdrawn => "DNSKEY in no cache",
             Self::Purge => "files deleted",
+            Self::Slot => "slot of the signed key response begins",
+            Self::ResponseEnds => "signed key response ends: import the next one before",
         })
     }
 }
 
 impl Keyring {
     /// Returns the events to come in the order of time, if each plan is carried out at once, and the parent
-    /// stays as it is. The prediction of a key ends where its successor is generated.
-    pub fn timeline(&self, policy: &DnssecPolicy, facts: &Facts) -> Vec<(UnixTime, KeyId, RolloverEvent)> {
+    /// stays as it is. The prediction of a key ends where its successor is generated. `offline`: as of
+    /// [`step_with`](Self::step_with).
+    pub fn timeline(
+        &self,
+        policy: &DnssecPolicy,
+        facts: &Facts,
+        offline: Option<&OfflineKeys>,
+    ) -> Vec<(UnixTime, KeyId, RolloverEvent)> {
+        let start = facts.now;
         let mut ring = self.clone();
         let mut facts = facts.clone();
         let mut events = Vec::new();
         let mut rolled: Vec<KeyId> = Vec::new();
         for _ in 0..MAX_STEPS {
             let before = ring.clone();
-            let plan = ring.step(policy, &facts);
+            let plan = ring.step_with(policy, &facts, offline);
             carry_out(&plan, &mut facts);
-            let next = ring.step(policy, &facts);
+            let next = ring.step_with(policy, &facts, offline);
             note_changes(&before, &ring, facts.now, &mut events);
             for old in plan.generate.iter().filter_map(|new| new.predecessor) {
                 if !rolled.contains(&old) {
@@ -98,8 +112,23 @@ impl Keyring {
                 None => break,
             }
         }
+        events.extend(offline.into_iter().flat_map(|offline| slot_events(offline, start)));
+        events.sort_by_key(|(at, ..)| *at);
         events
     }
+}
+
+/// Returns the beginnings of the slots of responses after a time, and the end of the last one.
+fn slot_events(offline: &OfflineKeys, now: UnixTime) -> Vec<(UnixTime, KeyId, RolloverEvent)> {
+    let slots = &offline.response.slots;
+    let begin = |slot: &ResponseSlot| Some((slot.inception, *slot.signers().first()?, RolloverEvent::Slot));
+    let mut events: Vec<_> = slots.iter().filter_map(begin).collect();
+    let end = |slot: &ResponseSlot| {
+        Some((slot.expiration(), *slot.signers().first()?, RolloverEvent::ResponseEnds))
+    };
+    events.extend(slots.last().and_then(end));
+    events.retain(|(at, ..)| *at > now);
+    events
 }
 
 /// Puts a plan in service.

@@ -106,6 +106,7 @@ impl Server {
         });
         Facts {
             now,
+            zone: None,
             dnskey_ttl: Ttl::from_secs(if zone.dnskeys.is_empty() { 0 } else { zone.dnskey_ttl as u32 }),
             largest_ttl: Ttl::from_secs(zone.data_ttl as u32),
             dnskey_ttl_before: Ttl::from_secs(world.ttls_before.0 as u32),

@@ -121,7 +121,9 @@ use queue::Entry;
 use serving::frontend::Served;
 pub use signed::RepeatedCounts;
 use signed::{Admitted, DecidedOnce, SignedRequests, respond};
-pub use signing::{SignCommand, SignEnd, SignReply, SigningStatus, ZoneKeyEvent, ZoneKeyStatus};
+pub use signing::{
+    OfflineStatus, SignCommand, SignEnd, SignReply, SigningStatus, ZoneKeyEvent, ZoneKeyStatus,
+};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;

@@ -5,12 +5,18 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use signer::files::{KeyFolderFault, read_state, read_zone_keys, remove_key, write_key, write_state};
+use signer::files::{
+    KeyFolderFault, read_public_only, read_responses, read_state, read_state_of, read_zone_keys, remove_key,
+    remove_key_of, write_key, write_public, write_responses, write_state, write_state_of,
+};
 use signer::key::pair::PrivateKey;
-use signer::key::times::{KeyEvent, KeyTimes};
+use signer::key::text::PublicText;
+use signer::key::times::KeyTimes;
 use signer::key::{KeyRole, ZoneKey};
+use signer::rollover::offline::SignedKeyResponse;
 use signer::rollover::text::StateText;
 use signer::rollover::{KeyId, KeyPurpose, KeyState, Keyring, ManagedKey, NewKey};
+use wire::rdata::view::{Dnskey, SigAlgorithm};
 use wire::{Name, NameBuf, Ttl, UnixTime, ZoneName};
 use wording::reason;
 
@@ -79,12 +85,12 @@ impl KeyFolder {
         &self,
         new: &NewKey,
         ring: &mut Keyring,
-        ttl: Ttl,
+        (ttl, times): (Ttl, KeyTimes),
         now: UnixTime,
     ) -> Result<KeyId, SigningFault> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
         made.map_err(|error| self.unusable(&error))?;
-        let key = generate(self.zone.as_name(), new, ring, ttl, now)?;
+        let key = generate(self.zone.as_name(), new, ring, ttl, times)?;
         write_key(&self.path, &key)?;
         let id = KeyId::of(&key);
         ring.add(new, id, key.dnskey().to_vec(), key.bits(), now);
@@ -102,6 +108,15 @@ impl KeyFolder {
     pub(super) fn write_states(&self, ring: &mut Keyring, changed: &[KeyId]) -> Result<(), KeyFolderFault> {
         if changed.is_empty() {
             return Ok(());
+        }
+        let (zone, offline) = (self.zone.as_name(), self.offline_ksks()?);
+        for id in offline.iter().map(|(id, _)| *id).filter(|id| changed.contains(id)) {
+            let Some(managed) = ring.key(id) else { continue };
+            let before = read_state_of(&self.path, zone, id.algorithm, id.tag).ok().flatten();
+            let unknown = before.map(|text| text.unknown).unwrap_or_default();
+            let text = StateText { algorithm: id.algorithm, state: managed.state.clone(), unknown };
+            write_state_of(&self.path, zone, id.tag, &text)?;
+            ring.written(id);
         }
         for key in self.keys()? {
             let id = KeyId::of(&key);
@@ -126,7 +141,7 @@ impl KeyFolder {
     pub(super) fn remove(&self, id: KeyId) -> Result<(), KeyFolderFault> {
         match self.keys()?.iter().find(|key| KeyId::of(key) == id) {
             Some(key) => remove_key(&self.path, key),
-            None => Ok(()),
+            None => remove_key_of(&self.path, self.zone.as_name(), id.algorithm, id.tag),
         }
     }
 
@@ -136,6 +151,93 @@ impl KeyFolder {
     /// A file that cannot be deleted.
     pub(super) fn remove_all(&self) -> Result<(), KeyFolderFault> {
         self.keys()?.iter().try_for_each(|key| remove_key(&self.path, key))
+    }
+
+    /// Reads the signed key responses.
+    ///
+    /// # Errors
+    /// The file.
+    pub(super) fn responses(&self) -> Result<Option<SignedKeyResponse>, KeyFolderFault> {
+        match self.path.exists() {
+            true => read_responses(&self.path, self.zone.as_name()),
+            false => Ok(None),
+        }
+    }
+
+    /// Writes the signed key responses.
+    ///
+    /// # Errors
+    /// The file.
+    pub(super) fn write_responses(
+        &self,
+        response: &SignedKeyResponse,
+        now: UnixTime,
+    ) -> Result<(), KeyFolderFault> {
+        write_responses(&self.path, self.zone.as_name(), response, now)
+    }
+
+    /// Returns the KSKs whose private parts are elsewhere, with their DNSKEY records.
+    fn offline_ksks(&self) -> Result<Vec<(KeyId, Vec<u8>)>, KeyFolderFault> {
+        if !self.path.exists() {
+            return Ok(Vec::new());
+        }
+        let keys = read_public_only(&self.path, self.zone.as_name())?;
+        let rdatas = keys.iter().map(PublicText::dnskey);
+        let is_ksk = |rdata: &Vec<u8>| Dnskey::read(rdata).is_ok_and(|key| key.is_zone_key() && key.is_sep());
+        let ksks = rdatas.filter(is_ksk).filter_map(|rdata| Some((KeyId::of_dnskey(&rdata)?, rdata)));
+        Ok(ksks.collect())
+    }
+
+    /// Reads the keys as [`ring`](Self::ring), with the KSKs whose private parts are elsewhere.
+    ///
+    /// # Errors
+    /// The first fault of a file.
+    pub(super) fn ring_with_offline(&self, now: UnixTime) -> Result<Keyring, KeyFolderFault> {
+        let mut keys = self.ring(now)?.keys().to_vec();
+        for (id, dnskey) in self.offline_ksks()? {
+            let text = read_state_of(&self.path, self.zone.as_name(), id.algorithm, id.tag)?;
+            // Without a state the parent may have its DS record.
+            let bits = key_bits(&dnskey);
+            let unknown = || KeyState::by_times(KeyPurpose::Ksk, bits, &KeyTimes::default(), now);
+            let state = text.map_or_else(unknown, |text| text.state);
+            keys.push(ManagedKey { id, dnskey, state });
+        }
+        Ok(Keyring::new(keys))
+    }
+
+    /// Adds a KSK whose private part is elsewhere to the ring, and writes its files.
+    ///
+    /// # Errors
+    /// A file.
+    pub(super) fn add_offline(
+        &self,
+        id: KeyId,
+        dnskey: Vec<u8>,
+        ring: &mut Keyring,
+        ttl: Ttl,
+        now: UnixTime,
+    ) -> Result<(), KeyFolderFault> {
+        let zone = self.zone.as_name();
+        ring.add_offline(id, dnskey.clone(), key_bits(&dnskey), now);
+        if let Some(managed) = ring.key(id) {
+            // First its state: without one, its DS record is taken to be at the parent.
+            let (algorithm, state) = (id.algorithm, managed.state.clone());
+            write_state_of(&self.path, zone, id.tag, &StateText { algorithm, state, unknown: Vec::new() })?;
+        }
+        write_public(&self.path, zone, &dnskey, ttl)
+    }
+}
+
+/// Returns the size of a public key in bits.
+fn key_bits(dnskey: &[u8]) -> usize {
+    let Ok(key) = Dnskey::read(dnskey) else { return 0 };
+    match (key.algorithm, key.public_key) {
+        (SigAlgorithm::ECDSAP384SHA384, _) => 384,
+        (SigAlgorithm::RSASHA256 | SigAlgorithm::RSASHA512, [exponent, ..]) if *exponent > 0 => {
+            // RFC 3110 §2: the length of the exponent, the exponent, the modulus.
+            8 * key.public_key.len().saturating_sub(1 + usize::from(*exponent))
+        }
+        _ => 256,
     }
 }
 
@@ -148,13 +250,11 @@ pub(super) fn generate(
     new: &NewKey,
     ring: &Keyring,
     ttl: Ttl,
-    now: UnixTime,
+    times: KeyTimes,
 ) -> Result<ZoneKey, SigningFault> {
     for _ in 0..MOST_TRIES {
         let private = PrivateKey::generate(new.algorithm, new.bits)
             .map_err(|fault| SigningFault::Generate(fault.to_string()))?;
-        let mut times = KeyTimes::default();
-        times.set(KeyEvent::Created, now);
         let key = ZoneKey::new(zone, new.role.key_role(), private, times).with_ttl(Some(ttl));
         // Two keys of one tag would make each other's signatures costly to verify.
         if !ring.keys().iter().any(|other| key.tags().contains(&other.id.tag)) {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use ::database::{KeyCommit, KeySetVersion, ZoneKeySet};
 use signer::files::KeyFolderFault;
-use signer::key::ZoneKey;
+use signer::key::times::KeyTimes;
+use signer::key::{KeyRole, ZoneKey};
 use signer::keyset::{KeySetFault, KeyUse, ZoneKeys};
+use signer::rollover::offline::SignedKeyResponse;
 use signer::rollover::{KeyId, Keyring, NewKey};
 use wire::{Name, Serial, Ttl, UnixTime};
 
@@ -56,12 +58,105 @@ impl KeyStore {
         new: &NewKey,
         ring: &mut Keyring,
         ttl: Ttl,
+        times: KeyTimes,
         now: UnixTime,
     ) -> Result<KeyId, SigningFault> {
         match self {
-            Self::Folder(folder) => folder.generate(new, ring, ttl, now),
-            Self::Database(keys) => keys.generate(new, ring, ttl, now),
+            Self::Folder(folder) => folder.generate(new, ring, (ttl, times), now),
+            Self::Database(keys) => keys.generate(new, ring, (ttl, times), now),
         }
+    }
+
+    /// Returns the folder of the keys of a zone whose KSK is offline.
+    fn offline_folder(&self) -> Result<&KeyFolder, SigningFault> {
+        match self {
+            Self::Folder(folder) => Ok(folder),
+            Self::Database(_) => Err(SigningFault::Refused(
+                "its policy has `offline-ksk`, which is not possible for zones of a database".into(),
+            )),
+        }
+    }
+
+    /// Whether there are signed key responses.
+    ///
+    /// # Errors
+    /// Their file.
+    pub(super) fn has_responses(&self) -> Result<bool, SigningFault> {
+        match self {
+            Self::Folder(folder) => Ok(folder.responses()?.is_some()),
+            Self::Database(_) => Ok(false),
+        }
+    }
+
+    /// Reads the signed key responses.
+    ///
+    /// # Errors
+    /// Their file; the keys are in a database.
+    pub(super) fn responses(&self) -> Result<Option<SignedKeyResponse>, SigningFault> {
+        Ok(self.offline_folder()?.responses()?)
+    }
+
+    /// Stores the signed key responses.
+    ///
+    /// # Errors
+    /// As of [`responses`](Self::responses).
+    pub(super) fn write_responses(
+        &self,
+        response: &SignedKeyResponse,
+        now: UnixTime,
+    ) -> Result<(), SigningFault> {
+        Ok(self.offline_folder()?.write_responses(response, now)?)
+    }
+
+    /// Reads the keys with their states, those of KSKs whose private keys are elsewhere included.
+    ///
+    /// # Errors
+    /// As of [`responses`](Self::responses).
+    pub(super) fn ring_with_offline(&self, now: UnixTime) -> Result<Keyring, SigningFault> {
+        Ok(self.offline_folder()?.ring_with_offline(now)?)
+    }
+
+    /// Adds a KSK whose private key is elsewhere to the ring, and stores it.
+    ///
+    /// # Errors
+    /// As of [`responses`](Self::responses).
+    pub(super) fn add_offline(
+        &self,
+        id: KeyId,
+        dnskey: Vec<u8>,
+        ring: &mut Keyring,
+        ttl: Ttl,
+        now: UnixTime,
+    ) -> Result<(), SigningFault> {
+        Ok(self.offline_folder()?.add_offline(id, dnskey, ring, ttl, now)?)
+    }
+
+    /// Reads the keys whose private parts are here.
+    ///
+    /// # Errors
+    /// The first key that cannot be read.
+    pub(super) fn keys(&self) -> Result<Vec<ZoneKey>, KeyFolderFault> {
+        match self {
+            Self::Folder(folder) => folder.keys(),
+            Self::Database(keys) => keys.keys(),
+        }
+    }
+
+    /// Returns the times in the files of the keys.
+    ///
+    /// # Errors
+    /// As of [`keys`](Self::keys).
+    pub(super) fn times(&self) -> Result<Vec<(KeyId, KeyTimes)>, KeyFolderFault> {
+        Ok(self.keys()?.iter().map(|key| (KeyId::of(key), *key.times())).collect())
+    }
+
+    /// Returns the KSKs whose private parts are here.
+    ///
+    /// # Errors
+    /// As of [`keys`](Self::keys).
+    pub(super) fn private_ksks(&self) -> Result<Vec<KeyId>, KeyFolderFault> {
+        let keys = self.keys()?;
+        Ok(keys.iter().filter(|key| key.role() == KeyRole::KeySigning).map(KeyId::of).collect())
     }
 
     /// Stores the states of these keys.
@@ -104,10 +199,7 @@ impl KeyStore {
         use_of: impl Fn(KeyId) -> KeyUse,
         present: Vec<Vec<u8>>,
     ) -> Result<Option<ZoneKeys>, SigningFault> {
-        let keys = match self {
-            Self::Folder(folder) => folder.keys()?,
-            Self::Database(keys) => keys.keys()?,
-        };
+        let keys = self.keys()?;
         let with_use = |key: ZoneKey| (use_of(KeyId::of(&key)), key);
         let keys = keys.into_iter().map(with_use).map(|(used, key)| (key, used)).collect();
         match ZoneKeys::new(apex, keys, present) {

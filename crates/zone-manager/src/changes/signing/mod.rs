@@ -20,13 +20,17 @@
 //! | `key_store` | where the keys of a zone are |
 //! | `key_folder` | the files of a zone's keys and of their states |
 //! | `shared_keys` | the keys of a zone of the database |
+//! | `command` | what operators ask for |
 //! | `csync` | the CSYNC record |
+//! | `offline` | zones whose KSK is offline |
 //! | `schedule` | when which zone is due |
 //! | `status` | what operators see of it |
 
+mod command;
 mod csync;
 mod key_folder;
 mod key_store;
+mod offline;
 mod schedule;
 mod shared_keys;
 mod status;
@@ -44,14 +48,12 @@ use signer::files::KeyFolderFault;
 use signer::incremental::{
     Refreshed, SignedStep, Signing, refresh, sign_change, unsign, unsigned_difference,
 };
+use signer::key::times::{KeyEvent, KeyTimes};
 use signer::keyset::{KeySetFault, ZoneKeys};
-use signer::rollover::{
-    Facts, KeyId, KeyPlan, Keyring, ManagedKey, ParentView, RollFault, RollTarget, RolloverEvent, WaitCause,
-};
+use signer::rollover::{Facts, KeyId, KeyPlan, Keyring, ManagedKey, ParentView, RollFault, WaitCause};
 use signer::rrset::SignaturePeriod;
 use signer::scan::{SignatureScan, SignedBy};
 use signer::zone::{SignFault, SigningPolicy};
-use telemetry::trail::audit;
 use tracing::info;
 use update::is_signed;
 use wire::rdata::view::{Dnskey, SigAlgorithm};
@@ -62,10 +64,14 @@ use zone_plan::{ZoneSigning, ZoneUpdates};
 
 use super::Reply;
 use super::serials::with_serial;
+pub(super) use command::log_command;
+pub use command::{SignCommand, SignEnd, SignReply, ZoneKeyEvent};
 pub(super) use csync::has_new_csync;
 use csync::{lacks_csync, with_csync, without_csync};
 use key_folder::KeyFolder;
 use key_store::KeyStore;
+pub use offline::OfflineStatus;
+use offline::OfflineZone;
 pub(super) use schedule::SignSchedule;
 use shared_keys::SharedKeys;
 pub use status::{SigningStatus, ZoneKeyStatus};
@@ -115,65 +121,6 @@ pub(super) struct SignOrder {
     /// What the servers of the parent have said, if that is why.
     pub(super) parent: Option<ParentReport>,
 }
-
-/// What an operator asks of the keys and signatures of a zone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SignCommand {
-    /// Make all signatures again.
-    Renew,
-    /// Begin to replace a key.
-    Roll(RollTarget),
-    /// Remove a key as soon as no cache needs it: another one can take over.
-    Retire(KeyId),
-    /// The parent has the DS record of the key.
-    DsPublished(KeyId),
-    /// The parent no longer has it.
-    DsWithdrawn(KeyId),
-    /// Predict the events to come; nothing changes.
-    Timeline,
-}
-
-impl SignCommand {
-    /// A word for the audit file.
-    pub(super) fn word(&self) -> &'static str {
-        match self {
-            Self::Renew => "sign",
-            Self::Roll(_) => "roll",
-            Self::Retire(_) => "retire",
-            Self::DsPublished(_) => "ds-published",
-            Self::DsWithdrawn(_) => "ds-withdrawn",
-            Self::Timeline => "timeline",
-        }
-    }
-
-    /// Whether it changes something.
-    pub(super) fn changes(&self) -> bool {
-        *self != Self::Timeline
-    }
-}
-
-/// An event of a key that is to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ZoneKeyEvent {
-    /// When it comes.
-    pub at: UnixTime,
-    /// The key.
-    pub key: KeyId,
-    /// What happens.
-    pub event: RolloverEvent,
-}
-
-/// What a command returns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SignReply {
-    /// What happens, as text.
-    Done(String),
-    /// The events to come, in the order of time.
-    Timeline(Vec<ZoneKeyEvent>),
-}
-
-/// The result of a command; an error is the reason why it is refused.
-pub type SignEnd = Result<SignReply, String>;
 
 /// What a turn of maintenance does to the zone.
 pub(super) enum Maintenance {
@@ -268,6 +215,8 @@ pub(super) struct ZoneSigner {
     plan: KeyPlan,
     /// The keys with the uses of the plan; `None` before the first look.
     keys: Option<ZoneKeys>,
+    /// What the zone has beside its keys, if its KSK is offline.
+    offline: Option<OfflineZone>,
     /// Where the pass that renews signatures goes on; `None`: no pass has begun.
     pass: Option<Pass>,
     /// All signatures are due, until a pass is complete.
@@ -354,6 +303,7 @@ impl ZoneSigner {
             ring,
             plan: KeyPlan::default(),
             keys: None,
+            offline: None,
             pass: None,
             renew_all: false,
             parent: None,
@@ -466,14 +416,16 @@ impl ZoneSigner {
     /// algorithm of its keys (RFC 4035 §2.2).
     pub(super) fn may_have_key(&self, dnskey: &[u8]) -> bool {
         match (&self.keys, Dnskey::read(dnskey)) {
+            (Some(keys), _) if keys.is_presigned() => keys.dnskeys().iter().any(|key| key == dnskey),
             (Some(keys), Ok(key)) => !key.is_zone_key() || keys.signs_with(key.algorithm),
             _ => true,
         }
     }
 
-    /// Whether the next version has signatures.
+    /// Whether the next version has signatures. A zone whose KSK is offline has none before the first slot of
+    /// a response.
     fn signs(&self) -> bool {
-        !self.plan.unsign
+        !self.plan.unsign && (self.offline.is_none() || self.keys.is_some())
     }
 
     fn policy(&self, now: UnixTime) -> SigningPolicy {
@@ -488,7 +440,8 @@ impl ZoneSigner {
             denial: policy.denial.clone(),
             serial: None,
             dnskey_ttl: Some(policy.dnskey_ttl),
-            sync: policy.sync,
+            // No other CDS records can have signatures.
+            sync: policy.sync || self.offline.is_some(),
             zonemd: policy.zonemd.clone(),
         }
     }
@@ -510,7 +463,7 @@ impl ZoneSigner {
         change: &ChangeSet,
         now: UnixTime,
     ) -> Result<SignedStep, SigningFault> {
-        if self.keys.is_none() {
+        if self.keys.is_none() && self.facts.now != now {
             self.look(zone, now)?;
         }
         if !self.signs() && !is_signed(zone) {
@@ -544,21 +497,7 @@ impl ZoneSigner {
         if order.parent.is_some() {
             (self.parent, self.pass) = (order.parent.clone(), None);
         }
-        let mut pass = match self.pass.take() {
-            Some(pass) if !order.commands() => pass,
-            _ => {
-                self.look(zone, now)?;
-                if let Some((command, _)) = order.command.as_ref().filter(|_| order.commands()) {
-                    let said = self.obey(command).map(SignReply::Done);
-                    self.said.push_back(said);
-                    self.look(zone, now)?;
-                }
-                Pass { due: self.due(now), from: None, earliest: None }
-            }
-        };
-        if matches!(order.command, Some((SignCommand::Timeline, _))) {
-            self.said.push_back(Ok(SignReply::Timeline(self.timeline(now))));
-        }
+        let mut pass = self.begin_turn(zone, order, now)?;
         if self.views {
             let (soonest, longest) = (now.saturating_add(SHORTEST_PAUSE), now.saturating_add(LONGEST_PAUSE));
             self.wake = self.renewal_is_late().unwrap_or(longest).clamp(soonest, longest);
@@ -566,8 +505,9 @@ impl ZoneSigner {
             return Ok(Maintenance::Nothing);
         }
         if !self.signs() {
-            self.wake = self.plan.wake.unwrap_or(now.saturating_add(LONGEST_PAUSE));
-            let is_bare = !is_signed(zone);
+            let (soonest, longest) = (now.saturating_add(SHORTEST_PAUSE), now.saturating_add(LONGEST_PAUSE));
+            self.wake = self.plan.wake.unwrap_or(longest).clamp(soonest, longest);
+            let is_bare = !is_signed(zone) || self.offline.is_some() && !self.plan.unsign;
             return Ok(match is_bare {
                 true => Maintenance::Nothing,
                 false => {
@@ -601,6 +541,34 @@ impl ZoneSigner {
             (None, None) => self.rest(&pass, now),
         }
         Ok(step.map_or(Maintenance::Nothing, |step| Maintenance::Step(Box::new(step))))
+    }
+
+    /// Begins a turn of maintenance: looks at the zone unless a pass is to go on, and does what an operator
+    /// asks for. Returns the pass.
+    fn begin_turn(&mut self, zone: &Zone, order: &SignOrder, now: UnixTime) -> Result<Pass, SigningFault> {
+        let pass = match self.pass.take() {
+            Some(pass) if !order.commands() => pass,
+            _ => {
+                self.look(zone, now)?;
+                if let Some((command, _)) = order.command.as_ref().filter(|_| order.commands()) {
+                    let said = self.obey(command).map(SignReply::Done);
+                    self.said.push_back(said);
+                    self.look(zone, now)?;
+                }
+                Pass { due: self.due(now), from: None, earliest: None }
+            }
+        };
+        match order.command {
+            Some((SignCommand::Timeline, _)) => {
+                self.said.push_back(Ok(SignReply::Timeline(self.timeline(now))));
+            }
+            Some((SignCommand::Request(from, until), _)) => {
+                let said = self.request(from, until, now).map(SignReply::Request);
+                self.said.push_back(said);
+            }
+            _ => {}
+        }
+        Ok(pass)
     }
 
     /// Returns the step that adds the CSYNC record that the policy wants; `None`: there is one.
@@ -646,20 +614,24 @@ impl ZoneSigner {
     /// version. Keys that are missing are generated.
     fn look(&mut self, zone: &Zone, now: UnixTime) -> Result<(), SigningFault> {
         let scan = SignatureScan::of(zone, now);
+        self.read_offline(zone, now)?;
         if let Err(fault) = self.check_keys(&scan) {
             self.missing_since.get_or_insert(now);
             return Err(fault);
         }
         self.missing_since = None;
         let facts = self.facts(zone, &scan, now);
+        let slot_before = self.plan.presigned;
         let before = self.keys.is_some().then(|| (self.plan.uses.clone(), self.plan.cds_delete));
         for _ in 0..MOST_ROUNDS {
-            self.plan = self.ring.step(&self.rules.policy, &facts);
+            let offline = self.offline.as_ref().map(|offline| &offline.keys);
+            self.plan = self.ring.step_with(&self.rules.policy, &facts, offline);
             if self.plan.generate.is_empty() || self.views {
                 break;
             }
             for new in &self.plan.generate {
-                let id = self.store.generate(new, &mut self.ring, self.rules.policy.dnskey_ttl, now)?;
+                let (ttl, times) = (self.rules.policy.dnskey_ttl, created(now));
+                let id = self.store.generate(new, &mut self.ring, ttl, times, now)?;
                 info!("zone {}: key {id}, a {}, is generated", self.apex, new.role);
             }
         }
@@ -671,6 +643,16 @@ impl ZoneSigner {
             info!("zone {}: key {id} is deleted", self.apex);
         }
         let present = present_keys(zone);
+        self.facts = facts;
+        if let Some(used) = self.plan.presigned.filter(|_| !self.plan.unsign) {
+            let is_same = before == Some((self.plan.uses.clone(), false)) && slot_before == Some(used);
+            if !is_same || used.slot.is_none() {
+                self.keys = self.presigned_keys(zone, used)?;
+            }
+            self.remind(now);
+            self.seen_ttl = Ttl::ZERO;
+            return Ok(());
+        }
         match &mut self.keys {
             Some(keys) if before == Some((self.plan.uses.clone(), self.plan.cds_delete)) => {
                 keys.set_present(present)?;
@@ -685,7 +667,7 @@ impl ZoneSigner {
             // A plan that lacks keys is not complete.
             self.keys.take_if(|_| !self.plan.generate.is_empty());
         }
-        (self.facts, self.seen_ttl) = (facts, Ttl::ZERO);
+        self.seen_ttl = Ttl::ZERO;
         Ok(())
     }
 
@@ -734,6 +716,7 @@ impl ZoneSigner {
         let foreign = foreign.filter_map(|rdata| Some(Dnskey::read(rdata).ok()?.algorithm)).collect();
         Facts {
             now,
+            zone: self.offline.is_some().then(|| self.apex.as_name().to_buf()),
             dnskey_ttl: scan.dnskey_ttl.unwrap_or(Ttl::ZERO),
             largest_ttl: scan.largest_ttl.max(zone.negative_ttl()).max(self.seen_ttl),
             dnskey_ttl_before: self.before.dnskey,
@@ -786,6 +769,10 @@ impl ZoneSigner {
                 self.renew_all = true;
                 "all signatures are made again".into()
             }
+            SignCommand::Roll(_) | SignCommand::Retire(_) if self.offline.is_some() => {
+                self.check_online()?;
+                String::new()
+            }
             SignCommand::Roll(which) => {
                 let id = self.ring.roll(policy, *which, &self.facts).map_err(refused)?;
                 format!("the rollover of key {id} begins")
@@ -802,7 +789,9 @@ impl ZoneSigner {
                 self.ring.ds_withdrawn(*id, self.facts.now).map_err(refused)?;
                 format!("the parent no longer has the DS record of key {id}")
             }
-            SignCommand::Timeline => String::new(),
+            SignCommand::Pregenerate(until) => self.pregenerate(*until)?,
+            SignCommand::ImportResponse(text) => self.import(text)?,
+            SignCommand::Timeline | SignCommand::Request(..) => String::new(),
         })
     }
 }
@@ -813,22 +802,6 @@ impl ZoneSigner {
 /// A file that cannot be deleted.
 pub(super) fn remove_keys(state: &Path, apex: &ZoneName) -> Result<(), KeyFolderFault> {
     KeyFolder::of(state, apex).remove_all()
-}
-
-/// Writes an operator's command to the log and the audit file, if it changes something.
-pub(super) fn log_command(apex: &ZoneName, command: &SignCommand, end: &SignEnd) {
-    if !command.changes() {
-        return;
-    }
-    let (zone, word) = (apex, command.word());
-    match end {
-        Ok(SignReply::Done(said)) => {
-            info!("zone {zone}: by an operator's command, {said}");
-            audit!(%zone, command = word, result = %said, "key command executed");
-        }
-        Ok(SignReply::Timeline(_)) => {}
-        Err(reason) => audit!(%zone, command = word, %reason, "key command refused"),
-    }
 }
 
 fn rdatas_at_apex(zone: &Zone, rtype: Type) -> Vec<Vec<u8>> {
@@ -856,6 +829,13 @@ fn keys_after(zone: &Zone, change: &ChangeSet) -> Vec<Vec<u8>> {
     }
     keys.extend(change.added.iter().filter(of_keys).map(|record| record.rdata.to_vec()));
     keys
+}
+
+/// The times of the file of a key that is generated at `now`.
+fn created(now: UnixTime) -> KeyTimes {
+    let mut times = KeyTimes::default();
+    times.set(KeyEvent::Created, now);
+    times
 }
 
 /// Most threads that sign one zone.

@@ -8,6 +8,7 @@ use ::database::{KeyCommit, KeySetVersion, StoredKey, ZoneKeySet};
 use signer::files::{KeyFolderFault, KeyFolderFaultKind};
 use signer::key::ZoneKey;
 use signer::key::text::{PrivateText, PublicText};
+use signer::key::times::KeyTimes;
 use signer::rollover::text::StateText;
 use signer::rollover::{KeyId, KeyState, Keyring, ManagedKey, NewKey};
 use wire::{NameBuf, Serial, Ttl, UnixTime, ZoneName};
@@ -74,10 +75,10 @@ impl SharedKeys {
         &mut self,
         new: &NewKey,
         ring: &mut Keyring,
-        ttl: Ttl,
+        (ttl, times): (Ttl, KeyTimes),
         now: UnixTime,
     ) -> Result<KeyId, SigningFault> {
-        let key = generate(self.zone.as_name(), new, ring, ttl, now)?;
+        let key = generate(self.zone.as_name(), new, ring, ttl, times)?;
         let private = key.private_text().map_err(|bad| SigningFault::Generate(bad.to_string()))?;
         self.keys.push(StoredKey {
             name: key.file_stem(),

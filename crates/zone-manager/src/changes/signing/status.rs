@@ -4,7 +4,7 @@ use signer::policy::SigningGoal;
 use signer::rollover::{Facts, KeyId, KeyState, RecordTrack};
 use wire::UnixTime;
 
-use super::{ZoneKeyEvent, ZoneSigner};
+use super::{OfflineStatus, ZoneKeyEvent, ZoneSigner};
 
 /// The keys and signatures of a zone that is signed here.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +23,8 @@ pub struct SigningStatus {
     pub waits: Vec<String>,
     /// Whether the policy wants the zone to be unsigned.
     pub is_insecure: bool,
+    /// Its responses, if its KSK is offline.
+    pub offline: Option<OfflineStatus>,
     /// Why the last look failed.
     pub fault: Option<String>,
 }
@@ -59,7 +61,8 @@ impl ZoneSigner {
     /// Predicts the events to come.
     pub(super) fn timeline(&self, now: UnixTime) -> Vec<ZoneKeyEvent> {
         let facts = Facts { now, ..self.facts.clone() };
-        let events = self.ring.timeline(&self.rules.policy, &facts);
+        let offline = self.offline.as_ref().map(|offline| &offline.keys);
+        let events = self.ring.timeline(&self.rules.policy, &facts, offline);
         events.into_iter().map(|(at, key, event)| ZoneKeyEvent { at, key, event }).collect()
     }
 
@@ -82,7 +85,11 @@ impl ZoneSigner {
         SigningStatus {
             policy: self.rules.policy.name.clone(),
             keys,
-            earliest: self.earliest,
+            earliest: [self.earliest, self.offline.as_ref().and_then(|offline| offline.covered)]
+                .into_iter()
+                .flatten()
+                .min(),
+            offline: self.offline_status(),
             next,
             signatures: self.made,
             waits: of_zone.map(|wait| wait.cause.to_string()).collect(),

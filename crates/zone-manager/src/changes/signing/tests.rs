@@ -2,6 +2,8 @@
 //! late. Each version is audited when it is made and when something else happens, and validators with any
 //! versions that caches may have must find a chain of trust.
 
+mod offline;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
@@ -12,6 +14,8 @@ use signer::policy::{DnssecPolicy, KeyAlgorithm, KeyLayout, SigningGoal};
 use wire::hash::HashKey;
 use wire::rdata::view::{Ds, SigAlgorithm};
 use zone::ZoneBuilder;
+
+use signer::rollover::{KeyPurpose, RollTarget, RolloverEvent};
 
 use super::*;
 use crate::changes::edits::{ChangeAuthor, EditFault, EditOrder, RrsetEdit, RrsetEditKind, ZoneEdit};
