@@ -38,7 +38,7 @@ keys! {
         /// query; a client is an IPv4 address or an IPv6 /64, and for queries through a proxy the proxy.
         /// Beyond it none of its messages is decrypted, and all get the HTTP status 429. Messages for an
         /// unknown key do not count. 0: no limit.
-        live "malformed-per-second" malformed: Int<u32, 0, 1_000_000> = Int(100), example 1000;
+        live "malformed-per-second" malformed: Int<u32, 0, 1_000_000> = Int(1000), example 100;
     }
 }
 

@@ -55,8 +55,8 @@ impl IdleThread {
         let thread = pid_t::try_from(thread).ok()?;
         let has_it = is_revocable(nice) && set_policy(0, SCHED_IDLE);
         if has_it {
-            // For threads that wait for this CPU already the policy counts only at the next tick, up to 4 ms later, unless the thread
-            // gives up the CPU.
+            // For threads that wait for this CPU already the policy counts only at the next tick, up to 4 ms
+            // later, unless the thread gives up the CPU.
             std::thread::yield_now();
         }
         has_it.then_some(IdleThread(thread))

@@ -32,7 +32,7 @@ pub(crate) fn read_secret(path: &Path) -> io::Result<SecretFile> {
 
 /// Why a file of random keys cannot be used.
 #[derive(Debug)]
-pub enum KeyFileFault {
+pub enum RandomKeyFault {
     /// The file cannot be read.
     Read(PathBuf, io::Error),
     /// Its length is not that of keys.
@@ -55,7 +55,7 @@ pub enum KeyFileFault {
     },
 }
 
-impl fmt::Display for KeyFileFault {
+impl fmt::Display for RandomKeyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(path, error) => write!(f, "cannot read {}: {}", path.display(), reason(error)),
@@ -73,7 +73,7 @@ impl fmt::Display for KeyFileFault {
         }
     }
 }
-impl std::error::Error for KeyFileFault {}
+impl std::error::Error for RandomKeyFault {}
 
 /// Random keys of one file, of `N` bytes each.
 pub(crate) struct RandomKeys<const N: usize> {
@@ -89,15 +89,15 @@ pub(crate) struct RandomKeys<const N: usize> {
 pub(crate) fn read_keys<const N: usize>(
     path: &Path,
     of: &'static str,
-) -> Result<RandomKeys<N>, KeyFileFault> {
+) -> Result<RandomKeys<N>, RandomKeyFault> {
     let SecretFile { bytes, is_public } =
-        read_secret(path).map_err(|error| KeyFileFault::Read(path.to_owned(), error))?;
+        read_secret(path).map_err(|error| RandomKeyFault::Read(path.to_owned(), error))?;
     let (keys, rest) = bytes.as_chunks::<N>();
     if !rest.is_empty() || !(1..=MAX_KEYS).contains(&keys.len()) {
-        return Err(KeyFileFault::Length { path: path.to_owned(), of, length: bytes.len(), key: N });
+        return Err(RandomKeyFault::Length { path: path.to_owned(), of, length: bytes.len(), key: N });
     }
     if !keys.iter().all(is_random) {
-        return Err(KeyFileFault::NotRandom { path: path.to_owned(), key: N });
+        return Err(RandomKeyFault::NotRandom { path: path.to_owned(), key: N });
     }
     Ok(RandomKeys { keys: keys.to_vec(), is_public })
 }

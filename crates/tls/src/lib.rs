@@ -28,7 +28,7 @@ pub use certificate::{CertificateFault, ServerCertificate};
 pub use challenge::{ChallengeDigest, challenge_config};
 pub use clients::ClientCertificates;
 pub use doq::over_quic;
-pub use files::KeyFileFault;
+pub use files::RandomKeyFault;
 pub use https::over_https;
 pub use odoh::{
     OBLIVIOUS_CONFIGS, OBLIVIOUS_MESSAGE, ObliviousConfig, ObliviousConfigsFault, ObliviousFault,

@@ -10,7 +10,7 @@ use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use rustls::server::ProducesTickets;
 
-use crate::files::{KeyFileFault, RandomKeys, read_keys};
+use crate::files::{RandomKeyFault, RandomKeys, read_keys};
 
 /// Length of a key in its file, in bytes: what nginx, Unbound, HAProxy and dnsdist have.
 const KEY: usize = 80;
@@ -40,7 +40,7 @@ impl TicketKeys {
     ///
     /// # Errors
     /// What is wrong, with the file.
-    pub fn read(path: &Path) -> Result<Self, KeyFileFault> {
+    pub fn read(path: &Path) -> Result<Self, RandomKeyFault> {
         let RandomKeys { keys, is_public } = read_keys::<KEY>(path, "session tickets")?;
         Ok(TicketKeys { keys: keys.iter().map(TicketKey::new).collect(), is_public })
     }

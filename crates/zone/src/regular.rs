@@ -10,8 +10,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Bytes that one system call reads or writes at most. Linux may run no other thread on the CPU during a call, and clears the pages of
-/// a new buffer meanwhile: a read of 4 MiB delays the worker that answers queries there by 2 ms.
+/// Bytes that one system call reads or writes at most. Linux may run no other thread on the CPU during a
+/// call, and clears the pages of a new buffer meanwhile: a read of 4 MiB delays the worker that answers
+/// queries there by 2 ms.
 const AT_ONCE: usize = 64 << 10;
 
 /// The path leads to something other than a regular file. The source of an [`io::Error`].

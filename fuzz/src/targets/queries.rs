@@ -1,8 +1,10 @@
-//! The query path at speed, for many inputs: packets of all kinds, sent to zones that are made once, signed and unsigned. Each reply can be
-//! read, fits, and belongs to its packet; what it has to say is compared by the target `engine`.
+//! The query path at speed, for many inputs: packets of all kinds, sent to zones that are made once, signed
+//! and unsigned. Each reply can be read, fits, and belongs to its packet; what it has to say is compared by
+//! the target `engine`.
 //!
-//! RFC 1035 §4.1.1 of the ID: "This identifier is copied the corresponding reply and can be used by the requester to match up replies to
-//! outstanding queries." RFC 9619 §4: a query has one question at most; its reply repeats it as it was sent.
+//! RFC 1035 §4.1.1 of the ID: "This identifier is copied the corresponding reply and can be used by the
+//! requester to match up replies to outstanding queries." RFC 9619 §4: a query has one question at most; its
+//! reply repeats it as it was sent.
 
 use std::cell::RefCell;
 use std::sync::Arc;

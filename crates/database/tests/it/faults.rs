@@ -59,7 +59,7 @@ fn a_commit_that_never_arrived_is_not_made() {
     let before = database.sql(sessions);
     proxy.lose_requests(true);
     let end = a.commit_later(commit(id, &first, &second));
-    a.until("it is in flight", |node| node.database.status().waiting == 1);
+    a.until("it is on its way", |_| proxy.has_lost("x.example."));
     proxy.cut();
     proxy.lose_requests(false);
     match end() {
@@ -239,9 +239,7 @@ fn a_user_without_rights_is_told_so() {
     let a = Node::start(&database.url().replace("nomen@", "reader@"), "a");
     // The session may have ended before, since the node may not remove old changes either.
     let end = a.create(&zone("example.", 1, ""));
-    let (Err(DatabaseFault::Refused(why) | DatabaseFault::Unavailable(why))) = &end else {
-        panic!("{end:?}")
-    };
+    let Err(DatabaseFault::Refused(why) | DatabaseFault::Unavailable(why)) = &end else { panic!("{end:?}") };
     assert!(why.contains("permission denied"), "{why}");
 }
 

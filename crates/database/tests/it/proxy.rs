@@ -13,8 +13,21 @@ struct Rules {
     loses_replies: AtomicBool,
     /// What comes from the node is lost.
     loses_requests: AtomicBool,
+    /// What was lost of that.
+    lost: Mutex<Vec<u8>>,
     /// New connections are closed at once.
     refuses: AtomicBool,
+}
+
+impl Rules {
+    /// Whether data from the node are lost.
+    fn loses_request(&self, data: &[u8]) -> bool {
+        let loses = self.loses_requests.load(SeqCst);
+        if loses {
+            self.lost.lock().expect("no panic").extend_from_slice(data);
+        }
+        loses
+    }
 }
 
 /// A proxy. Its threads end with the test's process.
@@ -43,9 +56,9 @@ impl Proxy {
                 pairs.lock().expect("no panic").push((copy(&node), copy(&server)));
                 let (rules_up, rules_down) = (Arc::clone(&rules), Arc::clone(&rules));
                 let (mut up, mut down) = ((copy(&node), copy(&server)), (server, node));
-                thread::spawn(move || pass(&mut up.0, &mut up.1, || rules_up.loses_requests.load(SeqCst)));
+                thread::spawn(move || pass(&mut up.0, &mut up.1, |data| rules_up.loses_request(data)));
                 thread::spawn(move || {
-                    pass(&mut down.0, &mut down.1, || rules_down.loses_replies.load(SeqCst))
+                    pass(&mut down.0, &mut down.1, |_| rules_down.loses_replies.load(SeqCst))
                 });
             }
         });
@@ -62,6 +75,11 @@ impl Proxy {
         self.rules.loses_requests.store(yes, SeqCst);
     }
 
+    /// Whether this text of the node was lost.
+    pub(crate) fn has_lost(&self, text: &str) -> bool {
+        self.rules.lost.lock().expect("no panic").windows(text.len()).any(|part| part == text.as_bytes())
+    }
+
     /// From now on, new connections are closed.
     pub(crate) fn refuse(&self, yes: bool) {
         self.rules.refuses.store(yes, SeqCst);
@@ -76,18 +94,18 @@ impl Proxy {
 }
 
 /// Passes on what comes until the end, which is passed on as well unless data is lost.
-fn pass(from: &mut TcpStream, to: &mut TcpStream, loses: impl Fn() -> bool) {
+fn pass(from: &mut TcpStream, to: &mut TcpStream, loses: impl Fn(&[u8]) -> bool) {
     let mut buffer = [0; 16 * 1024];
     loop {
         match from.read(&mut buffer) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(0) | Err(_) => {
-                if !loses() {
+                if !loses(&[]) {
                     let _ = to.shutdown(Shutdown::Write);
                 }
                 return;
             }
-            Ok(_) if loses() => {}
+            Ok(count) if loses(&buffer[..count]) => {}
             Ok(count) => {
                 if to.write_all(&buffer[..count]).is_err() {
                     return;

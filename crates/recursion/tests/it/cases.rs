@@ -307,9 +307,13 @@ const STALE: [Case; 7] = [
             BRIEF,
             Ask("www.plain.test. A", "NOERROR rd ra"),
             After(2),
-            Step::Server(|_, reply| {
-                let denied = TreeReply { answer: Vec::new(), rcode: Rcode::NXDOMAIN, ..reply };
-                Some(lasting(denied, 1))
+            Step::Server(|query_key, reply| match query_key.qtype {
+                Type::A => {
+                    let denied = TreeReply { answer: Vec::new(), rcode: Rcode::NXDOMAIN, ..reply };
+                    Some(lasting(denied, 1))
+                }
+                // Keys have expired as well.
+                _ => Some(reply),
             }),
             Ask("www.plain.test. A", "NXDOMAIN rd ra"),
         ],

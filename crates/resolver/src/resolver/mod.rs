@@ -500,7 +500,7 @@ impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
                 Timer::Seek(id) => self.seek_longer(id, now, actions),
                 Timer::Hopeless(id) => self.hopeless(id, now, actions),
                 Timer::Try(id) => self.unanswered(id, now, actions),
-                Timer::Idle(link) => self.close_stream(link, now, actions),
+                Timer::Idle(link) => self.idle_timer(link, now, actions),
                 Timer::Handshake(link) => self.handshake_timer(link, now, actions),
                 Timer::Held(id) => {
                     if let Some((client, outcome)) = self.held.remove(&id) {

@@ -196,7 +196,19 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Closes an idle connection.
+    /// Closes a connection if it has been idle: during the handshake, and while it has queries that wait for
+    /// a reply, it is not.
+    pub(super) fn idle_timer(&mut self, link: Link, now: Instant, actions: &mut Vec<Action>) {
+        let Some(LinkUse::Stream(connection)) = self.links.get(&link) else { return };
+        // Without a stream for each query, IDs of queries that were given up stay pending.
+        let waits = connection.pending.values().any(|id| self.tries.contains_key(id));
+        match waits || connection.handshake_until.is_some() {
+            true => self.touch(link, now),
+            false => self.close_stream(link, now, actions),
+        }
+    }
+
+    /// Closes a connection.
     pub(super) fn close_stream(&mut self, link: Link, now: Instant, actions: &mut Vec<Action>) {
         if self.links.contains_key(&link) {
             actions.push(Action::Close { link });

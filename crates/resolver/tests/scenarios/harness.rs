@@ -276,6 +276,7 @@ impl Play {
             "max-ttl" => config.max_ttl = number() as u32,
             "max-negative-ttl" => config.max_negative_ttl = number() as u32,
             "client-time" => config.timing.client = duration(value),
+            "idle" => config.timing.tcp_idle = duration(value),
             _ => panic!("{}: no such setting", self.at),
         }
     }

@@ -13,7 +13,7 @@ use arc_swap::ArcSwapOption;
 use aws_lc_rs::agreement::PrivateKey;
 use aws_lc_rs::rand;
 
-use crate::files::{KeyFileFault, RandomKeys, is_random, read_keys};
+use crate::files::{RandomKeyFault, RandomKeys, is_random, read_keys};
 use hpke::{CryptoFault, ENCAPSULATED, HASH, HpkeContext, KEY, SEED, TAG};
 use message::{BadFormat, Direction, Message};
 
@@ -118,7 +118,7 @@ impl ObliviousSeeds {
     ///
     /// # Errors
     /// What is wrong, with the file.
-    pub fn read(path: &Path) -> Result<Self, KeyFileFault> {
+    pub fn read(path: &Path) -> Result<Self, RandomKeyFault> {
         let RandomKeys { keys, is_public } = read_keys::<SEED>(path, "Oblivious DoH")?;
         Ok(ObliviousSeeds { seeds: keys.into_iter().map(ObliviousSeed).collect(), is_public })
     }
