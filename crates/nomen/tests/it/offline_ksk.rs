@@ -193,11 +193,10 @@ const BIND: &str = "dnssec-policy \"off\" {\n  offline-ksk yes;\n\
     signatures-refresh 5d; signatures-validity-dnskey 14d; zone-propagation-delay 0;\n\
     cdnskey yes; cds-digest-types { SHA-256; };\n};\n";
 
+/// `cargo test -p nomen --test it dnssec_ksr -- --ignored` with dnssec-ksr in the PATH.
 #[test]
+#[ignore = "needs dnssec-ksr of BIND 9.20, which stable distributions lack"]
 fn dnssec_ksr_signs_requests_and_has_its_own_signed() {
-    if !testkit::has_programs(&["dnssec-ksr"]) {
-        return;
-    }
     let server = start();
     server.write("policy.conf", BIND);
     fs::create_dir(server.path("bind")).expect("made");
