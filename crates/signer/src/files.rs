@@ -247,12 +247,10 @@ pub fn write_public(folder: &Path, zone: Name<'_>, dnskey: &[u8], ttl: Ttl) -> R
 /// The file cannot be read or has a fault.
 pub fn read_responses(folder: &Path, zone: Name<'_>) -> Result<Option<SignedKeyResponse>, KeyFolderFault> {
     let path = folder.join(key::file_name(zone) + RESPONSES);
-    let file = match regular::open(&path) {
+    let text = match regular::read_to_string(&path, MAX_RESPONSES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(io_fault(&path))?,
+        read => read.map_err(io_fault(&path))?,
     };
-    let mut text = String::new();
-    file.take(MAX_RESPONSES).read_to_string(&mut text).map_err(io_fault(&path))?;
     let response = SignedKeyResponse::parse(&text, zone);
     response.map(Some).map_err(|bad| fault(&path, KeyFolderFaultKind::Response(bad)))
 }
@@ -270,6 +268,14 @@ pub fn write_responses(
 ) -> Result<(), KeyFolderFault> {
     let path = folder.join(key::file_name(zone) + RESPONSES);
     replace(folder, &path, &response.write(zone, now))
+}
+
+/// Removes the file with the signed key responses of a zone, if there is one.
+///
+/// # Errors
+/// The file cannot be removed.
+pub fn remove_responses(folder: &Path, zone: Name<'_>) -> Result<(), KeyFolderFault> {
+    remove(&folder.join(key::file_name(zone) + RESPONSES))
 }
 
 /// Returns the algorithms and tags of all keys of a zone in a folder, by the names of their files.
@@ -401,13 +407,17 @@ pub fn remove_key_of(
 ) -> Result<(), KeyFolderFault> {
     let stem = folder.join(key::file_stem(zone, algorithm, tag));
     for end in [PRIVATE, PUBLIC, STATE] {
-        let path = with_end(&stem, end);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_fault(&path)(error)),
-            _ => {}
-        }
+        remove(&with_end(&stem, end))?;
     }
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_fault(folder))
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> Result<(), KeyFolderFault> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_fault(path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a new file beside its place, syncs it and gives it its name.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use signer::files::{
     KeyFolderFault, read_public_only, read_responses, read_state, read_state_of, read_zone_keys, remove_key,
-    remove_key_of, write_key, write_public, write_responses, write_state, write_state_of,
+    remove_key_of, remove_responses, write_key, write_public, write_responses, write_state_of,
 };
 use signer::key::pair::PrivateKey;
 use signer::key::text::PublicText;
@@ -109,26 +109,17 @@ impl KeyFolder {
         if changed.is_empty() {
             return Ok(());
         }
-        let (zone, offline) = (self.zone.as_name(), self.offline_ksks()?);
-        for id in offline.iter().map(|(id, _)| *id).filter(|id| changed.contains(id)) {
+        let zone = self.zone.as_name();
+        let here: Vec<KeyId> = self.keys()?.iter().map(KeyId::of).collect();
+        let elsewhere = self.offline_ksks()?;
+        let all = here.into_iter().chain(elsewhere.into_iter().map(|(id, _)| id));
+        for id in all.filter(|id| changed.contains(id)) {
             let Some(managed) = ring.key(id) else { continue };
+            // A file that cannot be read is replaced by what is known.
             let before = read_state_of(&self.path, zone, id.algorithm, id.tag).ok().flatten();
             let unknown = before.map(|text| text.unknown).unwrap_or_default();
             let text = StateText { algorithm: id.algorithm, state: managed.state.clone(), unknown };
             write_state_of(&self.path, zone, id.tag, &text)?;
-            ring.written(id);
-        }
-        for key in self.keys()? {
-            let id = KeyId::of(&key);
-            let Some(managed) = ring.key(id).filter(|_| changed.contains(&id)) else { continue };
-            // A file that cannot be read is replaced by what is known.
-            let unknown = read_state(&self.path, &key).ok().flatten().map(|text| text.unknown);
-            let (algorithm, state) = (id.algorithm, managed.state.clone());
-            write_state(
-                &self.path,
-                &key,
-                &StateText { algorithm, state, unknown: unknown.unwrap_or_default() },
-            )?;
             ring.written(id);
         }
         Ok(())
@@ -145,12 +136,18 @@ impl KeyFolder {
         }
     }
 
-    /// Deletes the files of all keys of the zone.
+    /// Deletes the files of all keys of the zone, of those whose private parts are elsewhere too, and its signed
+    /// key responses: a zone that is added under this name later must not publish them.
     ///
     /// # Errors
     /// A file that cannot be deleted.
     pub(super) fn remove_all(&self) -> Result<(), KeyFolderFault> {
-        self.keys()?.iter().try_for_each(|key| remove_key(&self.path, key))
+        let zone = self.zone.as_name();
+        self.keys()?.iter().try_for_each(|key| remove_key(&self.path, key))?;
+        for (id, _) in self.offline_ksks()? {
+            remove_key_of(&self.path, zone, id.algorithm, id.tag)?;
+        }
+        remove_responses(&self.path, zone)
     }
 
     /// Reads the signed key responses.

@@ -101,6 +101,20 @@ fn a_zone_stays_valid_for_more_than_a_year_of_zsks_and_a_new_ksk() {
     assert!(folder.keys().expect("keys").iter().all(|key| key.role() == KeyRole::ZoneSigning));
 }
 
+/// A zone that is added under the name later must not publish the old response, or sign with the old keys.
+#[test]
+fn a_zone_that_is_removed_leaves_no_response_and_no_public_ksk() {
+    let mut world = World::new(offline_policy(), 14);
+    world.ceremony(30, &[ksk(&[])]);
+    world.run(2, Some(1));
+    let folder = KeyFolder::of(world.state(), &apex());
+    let files = || std::fs::read_dir(folder.path()).expect("a folder").count();
+    // Three of each ZSK, two of the KSK, and the response.
+    assert!(files() >= 6 && folder.responses().expect("read").is_some());
+    remove_keys(world.state(), &apex()).expect("removed");
+    assert_eq!(files(), 0);
+}
+
 /// The slot that drops the old KSK is not published while the parent has its DS record.
 #[test]
 fn a_slot_that_lacks_what_caches_need_is_not_published() {
