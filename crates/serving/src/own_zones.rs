@@ -1,14 +1,14 @@
 //! Zones served here, as recursive service sees them: names that they delegate are resolved from the name
 //! servers of the delegation, and targets of aliases that are made here are answered from them.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, Unanswered, answer};
 use query_path::{Engine, HasZones, QueryTraits, Refusal, Zones};
 use recursion::{AliasTarget, AliasTargets, TargetAnswer};
 use resolver::ServedZones;
-use threads::sync::lock;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, MAX_MESSAGE};
 use wire::{Class, Header, LowerName, LowerNameBuf, Name, Opcode, Type};
@@ -34,16 +34,22 @@ impl ServedZones for OfEngine {
 }
 
 /// The zones of an engine, as targets of aliases.
-pub(crate) struct TargetsOfEngine {
-    engine: Weak<Engine<Served>>,
-    /// It limits the hashing of names, too.
-    scratch: Mutex<Scratch>,
+pub(crate) struct TargetsOfEngine(pub(crate) Weak<Engine<Served>>);
+
+/// What a thread answers targets with, again and again. The scratch limits the hashing of names, as that of a
+/// worker does.
+struct TargetBuffers {
+    scratch: Scratch,
+    message: Vec<u8>,
+    names: Compressor,
 }
 
-impl TargetsOfEngine {
-    pub(crate) fn new(engine: Weak<Engine<Served>>) -> Self {
-        TargetsOfEngine { engine, scratch: Mutex::new(Scratch::new()) }
-    }
+thread_local! {
+    static BUFFERS: RefCell<TargetBuffers> = RefCell::new(TargetBuffers {
+        scratch: Scratch::new(),
+        message: vec![0; MAX_MESSAGE],
+        names: Compressor::large(),
+    });
 }
 
 impl AliasTargets for TargetsOfEngine {
@@ -56,12 +62,15 @@ impl AliasTargets for TargetsOfEngine {
                 AnswerLocation::find(catalog, &qname, target.qtype, target.dnssec_ok).is_some()
             })
         };
-        self.engine.upgrade().is_some_and(has)
+        self.0.upgrade().is_some_and(has)
     }
 
     fn answer(&self, target: &AliasTarget<'_>) -> TargetAnswer {
-        let Some(engine) = self.engine.upgrade() else { return TargetAnswer::Elsewhere };
-        engine.with_memory(|memory| answer_target(memory.zones(), target, &self.scratch))
+        let Some(engine) = self.0.upgrade() else { return TargetAnswer::Elsewhere };
+        let answer = |buffers: &mut TargetBuffers| {
+            engine.with_memory(|memory| answer_target(memory.zones(), target, buffers))
+        };
+        BUFFERS.with_borrow_mut(answer)
     }
 }
 
@@ -74,7 +83,7 @@ fn catalog_for<'z>(zones: &'z Zones, target: &AliasTarget<'_>) -> &'z Catalog {
     of_view.unwrap_or(&zones.catalog)
 }
 
-fn answer_target(zones: &Zones, target: &AliasTarget<'_>, scratch: &Mutex<Scratch>) -> TargetAnswer {
+fn answer_target(zones: &Zones, target: &AliasTarget<'_>, buffers: &mut TargetBuffers) -> TargetAnswer {
     let AliasTarget { name, qtype, dnssec_ok, client, key } = *target;
     let catalog = catalog_for(zones, target);
     let (name, mut qname) = (name.as_name(), HashedName::new());
@@ -88,8 +97,8 @@ fn answer_target(zones: &Zones, target: &AliasTarget<'_>, scratch: &Mutex<Scratc
     if !catalog.entry(location.located()).is_some_and(may_enter) {
         return TargetAnswer::Withheld;
     }
-    let (mut message, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
-    let mut b = Builder::new(&mut message, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+    let TargetBuffers { scratch, message, names } = buffers;
+    let mut b = Builder::new(message, MAX_MESSAGE, Header::query(0).reply(), names);
     if b.question(name, qtype, Class::IN).is_err() {
         return TargetAnswer::Elsewhere;
     }
@@ -105,15 +114,14 @@ fn answer_target(zones: &Zones, target: &AliasTarget<'_>, scratch: &Mutex<Scratc
         max_chain: zones.config.max_chain,
         hashing: HashingLimit { now: Instant::now(), rounds_per_second: zones.config.nsec3_rounds },
     };
-    let leads_to = match answer(&ask, &location, &mut b, &mut lock(scratch)) {
+    let leads_to = match answer(&ask, &location, &mut b, scratch) {
         Ok(leads_to) => leads_to.map(|name| name.as_lower().to_buf()),
         Err(Unanswered::Delegated) => return TargetAnswer::Elsewhere,
         Err(Unanswered::NotLoaded) => return TargetAnswer::Withheld,
         Err(Unanswered::Hashing) => return TargetAnswer::Refused(Refusal::TOO_MANY_ITERATIONS),
     };
     let len = b.finish();
-    message.truncate(len);
-    TargetAnswer::Answer(message, leads_to)
+    TargetAnswer::Answer(message[..len].to_vec(), leads_to)
 }
 
 /// Writes the response of these zones to a query into `message`. Returns whether it is complete.

@@ -651,7 +651,7 @@ fn connect(
     engine: &Arc<Engine<Served>>,
 ) {
     service.connect(Box::new(Asker(Arc::clone(outgoing))));
-    service.serve_zones(Box::new(TargetsOfEngine::new(Arc::downgrade(engine))));
+    service.serve_zones(Box::new(TargetsOfEngine(Arc::downgrade(engine))));
 }
 
 /// Has failures and last-resort answers logged.
