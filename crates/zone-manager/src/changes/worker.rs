@@ -798,7 +798,7 @@ impl Worker {
         }
         if lock(&self.shared.stored).insert(apex.clone()) {
             match self.shared.signing_of(apex) {
-                Some(_) => info!("zone {apex}: it is signed, and stored in the state folder"),
+                Some(_) => info!("zone {apex}: from now on its versions are stored in the state folder, for its dnssec-policy"),
                 None => {
                     info!("zone {apex}: from now on it is stored in the state folder, its file is not read")
                 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use dnssec::verify::{SignedSet, verify};
+use dnssec::verify::{SigFault, SignedSet, verify};
 use wire::rdata::view::{Dnskey, Ds, Rrsig, SigAlgorithm};
-use wire::{Name, Type, UnixTime};
+use wire::{Malformed, Name, Type, UnixTime};
 use wording::moment;
 
 use super::response::{ResponseSlot, SignedKeyResponse, signer_of};
@@ -52,8 +52,8 @@ impl std::error::Error for ResponseFault {}
 /// Kinds of [`ResponseFault`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseFaultKind {
-    /// The signature does not verify.
-    BadSignature(String),
+    /// The signature cannot be verified.
+    BadSignature(SigFault),
     /// The set has no signature by a KSK of the slot.
     Unsigned(Type),
     /// The original TTL of the signature is not the TTL of the set.
@@ -83,7 +83,7 @@ pub enum ResponseFaultKind {
 impl fmt::Display for ResponseFaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadSignature(why) => write!(f, "the signature does not verify: {why}"),
+            Self::BadSignature(fault) => write!(f, "{fault}"),
             Self::Unsigned(rtype) => {
                 write!(f, "the {rtype} RRset has no signature by a key-signing key of the slot")
             }
@@ -262,11 +262,11 @@ fn check_set(
     let signed = SignedSet { owner: terms.zone, rtype: set.rtype, rdatas: &set.rdatas };
     for (line, rdata) in &set.sigs {
         let at = |kind| ResponseFault { line: *line, kind };
-        let malformed = |_| at(Kind::BadSignature("malformed".into()));
+        let malformed = |fault: Malformed| at(Kind::BadSignature(fault.into()));
         let sig = Rrsig::read(rdata).map_err(malformed)?;
         // The times are checked against those of the slot.
         let verified = verify(&signed, &sig, terms.zone, &ksks, sig.inception);
-        verified.map_err(|fault| at(Kind::BadSignature(fault.to_string())))?;
+        verified.map_err(|fault| at(Kind::BadSignature(fault)))?;
         if sig.original_ttl != set.ttl {
             return Err(at(Kind::OtherTtl));
         }
