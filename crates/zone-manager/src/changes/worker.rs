@@ -798,7 +798,9 @@ impl Worker {
         }
         if lock(&self.shared.stored).insert(apex.clone()) {
             match self.shared.signing_of(apex) {
-                Some(_) => info!("zone {apex}: from now on its versions are stored in the state folder, for its dnssec-policy"),
+                Some(_) => info!(
+                    "zone {apex}: from now on its versions are stored in the state folder, for its dnssec-policy"
+                ),
                 None => {
                     info!("zone {apex}: from now on it is stored in the state folder, its file is not read")
                 }

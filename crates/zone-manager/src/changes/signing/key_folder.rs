@@ -136,8 +136,8 @@ impl KeyFolder {
         }
     }
 
-    /// Deletes the files of all keys of the zone, of those whose private parts are elsewhere too, and its signed
-    /// key responses: a zone that is added under this name later must not publish them.
+    /// Deletes the files of all keys of the zone, of those whose private parts are elsewhere too, and its
+    /// signed key responses: a zone that is added under this name later must not publish them.
     ///
     /// # Errors
     /// A file that cannot be deleted.
