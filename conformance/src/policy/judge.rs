@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Largest number of changes that a server has sometimes and that explain one response together.
 const MAX_ALONE: usize = 3;
 /// The same where another rule decides than in the model.
-const MAX_WITH_OTHER_RULE: usize = 2;
+const MAX_WITH_OTHER_RULE: usize = 3;
 const NOERROR: u16 = 0;
 const SERVFAIL: u16 = 2;
 /// Changes that concern only the marks of a rewritten response; they do not count for [`MAX_ALONE`].

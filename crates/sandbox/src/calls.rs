@@ -106,6 +106,9 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_sched_setaffinity,
+    // Only for the calling thread.
+    libc::SYS_sched_getattr,
+    libc::SYS_sched_setattr,
     // Only for background work.
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_yield,
@@ -374,6 +377,7 @@ fn bounds() -> Result<CallRules, BackendError> {
         (libc::SYS_ioctl, vec![none_of(1, DEVICE_REQUESTS.map(|request| request as u64))?]),
         (libc::SYS_prctl, vec![none_of(0, PROCESS_OPTIONS.map(number))?]),
         (libc::SYS_prlimit64, vec![none_of(0, [0, own])?]),
+        (libc::SYS_sched_setattr, vec![none_of(0, [0])?]),
         (libc::SYS_sched_setscheduler, vec![none_of(1, [libc::SCHED_IDLE, libc::SCHED_OTHER].map(number))?]),
         (libc::SYS_tgkill, vec![none_of(0, [own])?]),
     ];

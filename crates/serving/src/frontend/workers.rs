@@ -9,6 +9,7 @@ use sandbox::kinds::{ThreadKind, confine};
 use transport::{HandlerFactory, WorkerContext};
 
 use super::Served;
+use threads::slice;
 use threads::sync::lock;
 
 /// The state of all workers of the server, for summing their counters.
@@ -41,6 +42,7 @@ impl HandlerFactory for Workers {
     type Handler = Worker<Served>;
 
     fn make(&self, worker_context: &WorkerContext) -> Worker<Served> {
+        slice::shorten();
         // What is read from disk for an answer is read by other threads.
         confine(ThreadKind::Network);
         let new = || {

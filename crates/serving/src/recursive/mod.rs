@@ -78,6 +78,7 @@ use store::CacheFile;
 use telemetry::audit::{LastResortLines, RecursionFailureLines};
 use telemetry::dnstap::{Dnstap, Tapped};
 use telemetry::repeated::log_repeated;
+use threads::slice;
 use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
 use wording::reason;
@@ -239,7 +240,10 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
         let forward = resolver.stats();
-        let on_start = || confine(ThreadKind::Network);
+        let on_start = || {
+            slice::shorten();
+            confine(ThreadKind::Network);
+        };
         let config = OutgoingConfig { queue, links, by_workers: true, on_start };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
@@ -678,6 +682,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
 /// Runs a validation thread. A panic, which would be a bug in nomen, costs the clients that wait at that
 /// time.
 fn validate(validations: &Validations) {
+    slice::shorten();
     confine(ThreadKind::Network);
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.reset();
