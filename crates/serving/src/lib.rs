@@ -2,6 +2,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
+//! | `answering` | what threads have in common that clients wait for |
 //! | [`frontend`] | the engine with its workers, the listeners, the query log |
 //! | `own_zones` | the zones served here, as the resolver sees them |
 //! | [`hosts`] | names of other servers, resolved |
@@ -11,6 +12,7 @@
 //! | [`descriptors`] | the file descriptor share of each part |
 #![forbid(unsafe_code)]
 
+mod answering;
 pub mod descriptors;
 pub mod frontend;
 pub mod hosts;

@@ -20,7 +20,8 @@ struct Attributes {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// The slice in nanoseconds, if the policy is one without real-time priorities. Earlier kernels ignore it.
+    /// The slice in nanoseconds, if the policy is one without real-time priorities. Earlier kernels ignore
+    /// it.
     runtime: u64,
     deadline: u64,
     period: u64,

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use query_path::{Engine, QueryStats, Worker, WorkerState};
-use sandbox::kinds::{ThreadKind, confine};
 use transport::{HandlerFactory, WorkerContext};
 
 use super::Served;
-use threads::slice;
+use crate::answering;
 use threads::sync::lock;
 
 /// The state of all workers of the server, for summing their counters.
@@ -42,9 +41,7 @@ impl HandlerFactory for Workers {
     type Handler = Worker<Served>;
 
     fn make(&self, worker_context: &WorkerContext) -> Worker<Served> {
-        slice::shorten();
-        // What is read from disk for an answer is read by other threads.
-        confine(ThreadKind::Network);
+        answering::begin();
         let new = || {
             let account = Arc::new(WorkerState::new(worker_context.waker.clone()));
             lock(&self.all.0).push(Arc::clone(&account));

@@ -48,12 +48,12 @@ use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
     Resolver, ResolverRequest, ServerEncryption,
 };
-use sandbox::kinds::{ThreadKind, confine};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
 use validator::TrustPoints;
 use wire::{Name, NameBuf};
 
+use crate::answering;
 use crate::descriptors::DescriptorShares;
 use crate::frontend::Served;
 use crate::hosts::ServerHosts;
@@ -78,7 +78,6 @@ use store::CacheFile;
 use telemetry::audit::{LastResortLines, RecursionFailureLines};
 use telemetry::dnstap::{Dnstap, Tapped};
 use telemetry::repeated::log_repeated;
-use threads::slice;
 use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
 use wording::reason;
@@ -240,11 +239,7 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
         let forward = resolver.stats();
-        let on_start = || {
-            slice::shorten();
-            confine(ThreadKind::Network);
-        };
-        let config = OutgoingConfig { queue, links, by_workers: true, on_start };
+        let config = OutgoingConfig { queue, links, by_workers: true, on_start: answering::begin };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         connect(&service, &outgoing, engine);
@@ -682,8 +677,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
 /// Runs a validation thread. A panic, which would be a bug in nomen, costs the clients that wait at that
 /// time.
 fn validate(validations: &Validations) {
-    slice::shorten();
-    confine(ThreadKind::Network);
+    answering::begin();
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.reset();
         let about = ("validating", "");
