@@ -3,17 +3,15 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`background`] | a bounded number of threads that run queued jobs |
-//! | `idle` | the scheduling policy of threads that get what no other thread wants |
 //! | [`kept_threads`] | threads for tasks that wait, reused for the next task |
-//! | [`slice`] | short slices of CPU time for threads that clients wait for |
+//! | [`scheduling`] | threads that get what no other thread wants; short slices of CPU time for threads that clients wait for |
 //! | [`spare`] | work at low priority, for which its caller waits |
 //! | [`starter`] | starting threads from threads that are confined |
 //! | [`sync`] | locking after a holder has panicked |
 
 pub mod background;
-mod idle;
 pub mod kept_threads;
-pub mod slice;
+pub mod scheduling;
 pub mod spare;
 pub mod starter;
 pub mod sync;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::setpriority_process;
 
-use crate::idle::{self, IdleThread};
+use crate::scheduling::idle::{self, IdleThread};
 
 /// How long work with [`CpuShare::Rest`] gets only what other threads leave.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -19,8 +19,7 @@ const PLACES: &[&str] = &[
     // Prefetches.
     "crates/prefetch/src",
     // The scheduling policy of threads for which no query waits, and the slices of those that answer.
-    "crates/threads/src/idle",
-    "crates/threads/src/slice",
+    "crates/threads/src/scheduling",
     // A counting allocator, for the test that answering does not allocate.
     "crates/authority/tests/it/allocations",
     // System calls of the load generator; not part of the server.
