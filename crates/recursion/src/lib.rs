@@ -104,7 +104,7 @@ pub use policy_rules::{BlockAnswer, BlockList, Blocked, PolicyRules};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use query_path::access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};
-pub use service::{FailureReport, LastResortReport, Lookups, Service};
+pub use service::{DelegatedServer, FailureReport, LastResortReport, Lookups, Service};
 pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use stats::{RecursionStats, ReportStats, Unreported, ValidationStats};
 pub use targets::{AliasTarget, AliasTargets, TargetAnswer};

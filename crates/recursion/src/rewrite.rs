@@ -231,7 +231,7 @@ impl Service {
         if !may_match(&of_answers.ns_names, best) && !may_match(&of_answers.ns_ips, best) {
             return decided(best);
         }
-        let mut lookups = ServerLookups { service: self, policy, lists, query_state, now };
+        let mut lookups = ServerLookups { service: self, policy, lists, query_state, now, glue: Vec::new() };
         let servers = match lookups.servers_of(name) {
             Ok(servers) => servers,
             Err(needed) => return Finding::Ask(needed),
@@ -246,7 +246,7 @@ impl Service {
         if !may_match(&of_answers.ns_ips, best) {
             return decided(best);
         }
-        let mut addresses = Vec::new();
+        let mut addresses = std::mem::take(&mut lookups.glue);
         for (server, rtype) in servers.iter().flat_map(|server| [(server, Type::A), (server, Type::AAAA)]) {
             match lookups.facts(*server, rtype) {
                 Ok(facts) => addresses.extend(facts.addresses),
@@ -488,10 +488,13 @@ struct ServerLookups<'a> {
     lists: &'a PolicyRules,
     query_state: &'a QueryState,
     now: Now,
+    /// Addresses of servers from delegations.
+    glue: Vec<IpAddr>,
 }
 
 impl ServerLookups<'_> {
-    /// Returns the names of the name servers of a name's domains. `Err`: this lookup is needed.
+    /// Returns the names of the name servers of a name's domains: those that its parent names as well as its
+    /// own, which the servers of a domain may keep to themselves. `Err`: this lookup is needed.
     fn servers_of(&mut self, name: LowerName<'_>) -> Result<Vec<LowerNameBuf>, Box<QueryKey>> {
         let mut servers = Vec::new();
         let (labels, least) = (name.label_count(), usize::from(self.lists.options().min_ns_dots));
@@ -499,7 +502,10 @@ impl ServerLookups<'_> {
         for skip in 0..labels.saturating_sub(least) {
             let domain = name.as_name().skip(skip).to_lower();
             let facts = self.facts(domain, Type::NS)?;
-            for server in facts.names {
+            let delegated = self.service.delegated_servers(domain.as_lower());
+            let (names, glue): (Vec<_>, Vec<_>) = delegated.into_iter().unzip();
+            self.glue.extend(glue.into_iter().flatten());
+            for server in facts.names.into_iter().chain(names) {
                 if !servers.contains(&server) {
                     servers.push(server);
                 }
@@ -510,7 +516,7 @@ impl ServerLookups<'_> {
 
     /// Returns what is known about name servers or their addresses. `Err`: this lookup is needed.
     fn facts(&mut self, name: LowerNameBuf, rtype: Type) -> Result<ServerFacts, Box<QueryKey>> {
-        let ServerLookups { service, policy, lists, query_state, now } = *self;
+        let ServerLookups { service, policy, lists, query_state, now, .. } = *self;
         let rewrite = &query_state.rewrite;
         if let Some(facts) = rewrite.servers.iter().find(|facts| facts.name == name && facts.rtype == rtype) {
             return Ok(facts.clone());

@@ -1,7 +1,7 @@
 //! State of recursive service that the query path, the source and the resolver's threads share.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use cache::{Cache, Flush, Held, Now};
 use resolver::{Budget, ClientPrefix, LookupRequest, Partition, QueryKey};
 use validator::ProvenDenials;
 use wire::hash::HashedName;
-use wire::{LowerName, Name, Type};
+use wire::{LowerName, LowerNameBuf, Name, Type};
 
 use crate::bogus::BogusAnswers;
 use crate::cache_views::CacheView;
@@ -29,11 +29,18 @@ use crate::sync::lock;
 use crate::targets::AliasTargets;
 use crate::waiter::{Unchecked, Waiter};
 
+/// A server of a zone by its name, and the addresses that the delegation has for it.
+pub type DelegatedServer = (LowerNameBuf, Vec<IpAddr>);
+
 /// Passes requests to the resolver.
 pub trait Lookups: Send + Sync {
     /// Queues a request, or returns it if the queue is full. If the resolver has stopped, the request is
     /// dropped, which notifies its client.
     fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>>;
+
+    /// Returns the servers of a zone that its parent's servers named last; nothing if no such delegation is
+    /// known.
+    fn delegated_servers(&self, zone: LowerName<'_>) -> Vec<DelegatedServer>;
 }
 
 /// Recursive service: cache, policy, and the connection to the resolver.
@@ -103,6 +110,11 @@ impl Service {
     /// Sets the resolver; only the first call has an effect.
     pub fn connect(&self, lookups: Box<dyn Lookups>) {
         let _ = self.lookups.set(lookups);
+    }
+
+    /// Returns the servers of a zone that its parent's servers named last.
+    pub(crate) fn delegated_servers(&self, zone: LowerName<'_>) -> Vec<DelegatedServer> {
+        self.lookups.get().map(|lookups| lookups.delegated_servers(zone)).unwrap_or_default()
     }
 
     /// Sets the zones served here; only the first call has an effect.

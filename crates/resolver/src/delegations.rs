@@ -10,10 +10,13 @@
 //! not asked again and again for the same part of a name (RFC 9156 §2.3). If a zone is created there, its
 //! parent's servers refer to it when they get queries for longer names.
 //!
+//! A cut that has expired is not used, and stays until it is replaced or evicted: rules about name servers apply
+//! to cached answers, too.
+//!
 //! All of it is bounded in bytes.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use wire::{LowerName, LowerNameBuf, Type};
@@ -145,10 +148,30 @@ struct Uncut {
     until: Instant,
 }
 
+/// The cached cuts. Other threads may read them.
+#[derive(Default)]
+pub struct ZoneCuts(Mutex<Bounded<Arc<Cut>>>);
+
+impl ZoneCuts {
+    /// Returns the servers of a zone that its parent's servers named last, each with its addresses from the
+    /// delegation; nothing if the zone is not known to have a cut.
+    pub fn servers_of(&self, zone: LowerName<'_>) -> Vec<(LowerNameBuf, Vec<IpAddr>)> {
+        let Some(cut) = self.locked().peek(zone).map(Arc::clone) else { return Vec::new() };
+        let named = cut.servers.iter().filter_map(|server| Some((server.name()?.to_buf(), server)));
+        let addresses =
+            |server: &CutServer| server.glue.iter().chain(&server.outside).map(SocketAddr::ip).collect();
+        named.map(|(name, server)| (name, addresses(server))).collect()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Bounded<Arc<Cut>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// All cached cuts, server addresses, and names without a cut.
 #[derive(Default)]
 pub(crate) struct Delegations {
-    cuts: Bounded<Arc<Cut>>,
+    pub(crate) cuts: Arc<ZoneCuts>,
     hosts: Bounded<Host>,
     uncut: Bounded<Uncut>,
 }
@@ -162,19 +185,16 @@ impl Delegations {
         now: Instant,
     ) -> Option<Arc<Cut>> {
         let names = std::iter::successors(Some(name), |name| name.parent());
-        for name in names.take_while(|name| name.is_at_or_below(above)) {
-            match self.cuts.peek(name).map(|cut| cut.expires.is_some_and(|end| end <= now)) {
-                Some(true) => self.cuts.remove(name),
-                Some(false) => return self.cuts.get(name).map(|cut| Arc::clone(cut)),
-                None => {}
-            }
-        }
-        None
+        let mut cuts = self.cuts.locked();
+        let holds = |cut: &Arc<Cut>| cut.expires.is_none_or(|end| now < end);
+        let mut names = names.take_while(|name| name.is_at_or_below(above));
+        let closest = names.find(|name| cuts.peek(*name).is_some_and(holds))?;
+        cuts.get(closest).map(|cut| Arc::clone(cut))
     }
 
     /// Caches a cut.
     pub(crate) fn keep(&mut self, cut: &Arc<Cut>, most: usize) {
-        self.cuts.insert(cut.zone.as_lower(), Arc::clone(cut), cut.bytes(), most / 2);
+        self.cuts.locked().insert(cut.zone.as_lower(), Arc::clone(cut), cut.bytes(), most / 2);
     }
 
     /// Caches that a name has no zone cut and belongs to the zone of `cut`, for `ttl`, at most until `cut`
@@ -235,7 +255,7 @@ impl Delegations {
 
     /// Returns the bytes of all entries.
     pub(crate) fn bytes(&self) -> usize {
-        self.cuts.bytes() + self.hosts.bytes() + self.uncut.bytes()
+        self.cuts.locked().bytes() + self.hosts.bytes() + self.uncut.bytes()
     }
 }
 
@@ -282,7 +302,8 @@ mod tests {
         assert_eq!(at("a.sub.example.", "sub.example.", 10), None);
         assert_eq!(at("a.sub.example.", ".", 99), Some("example.".into()));
         assert_eq!(at("a.sub.example.", ".", 100), None);
-        assert_eq!(known.bytes(), 0, "what has expired is gone");
+        let named = known.cuts.servers_of(name("sub.example.").as_lower());
+        assert_eq!(named, [(name("ns.example."), Vec::new())], "rules still see it");
     }
 
     #[test]
@@ -317,7 +338,7 @@ mod tests {
         assert_eq!(labels("a.b.c.example.", "example.", 60), Some(2));
         assert_eq!(labels("a.b.c.example.", "example.", 100), None, "its zone's cut has ended");
         assert_eq!(labels("a.b.sub.example.", "sub.example.", 60), None);
-        assert_eq!(known.bytes(), 0, "what has expired is gone");
+        assert_eq!(known.uncut.bytes(), 0, "what has expired is gone");
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub use config::{
     Minimisation, Opportunistic, Reach, StartServer, Upstream, UpstreamTransport,
 };
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
+pub use delegations::ZoneCuts;
 pub use extended::UpstreamError;
 pub use opportunistic::{ServerEncryption, TransportStatus};
 pub use outcome::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};

@@ -378,6 +378,36 @@ fn name_servers_are_compared_with_rules_and_looked_up_if_they_are_not_known() {
     assert_eq!(world.hit(&ask("www.evil.example. A")).says(), NXDOMAIN);
 }
 
+/// The rule was left out where a domain's servers answered no queries for their names, or named others.
+#[test]
+fn servers_of_a_delegation_are_compared_with_rules_whatever_the_domain_says() {
+    let zone = ["ns.bad.example.rpz-nsdname 60 CNAME .", "32.66.2.0.192.rpz-nsip 60 CNAME *."];
+    let other: &[&str] = &["evil.example. 600 NS ns.ok.example."];
+    let delegations =
+        [("ns.bad.example.", vec![], NXDOMAIN), ("ns.x.example.", vec![[192, 0, 2, 66].into()], REWRITTEN)];
+    for ((server, addresses, says), answer) in
+        delegations.into_iter().flat_map(|of| [(of.clone(), None), (of, Some(other))])
+    {
+        let mut world = World::new(policed(&[given(&zone)]));
+        let server = (testkit::name(server).as_name().to_lower(), addresses);
+        let domain = testkit::name("evil.example.").as_name().to_lower();
+        world.noted.1.lock().expect("one thread").push((domain, vec![server]));
+        world.miss(&ask("www.evil.example. A"));
+        world.answered("www.evil.example. A", &data(&["www.evil.example. 60 A 198.51.100.1"]));
+        world.failed("www.evil.example. NS", LookupFailure::TimedOut);
+        match answer {
+            Some(records) => world.answered("evil.example. NS", &data(records)),
+            None => world.failed("evil.example. NS", LookupFailure::TimedOut),
+        }
+        while let Some(of_address) = world.asked().pop() {
+            world.answered(&of_address, &denial(Rcode::NOERROR));
+        }
+        assert_eq!(world.later().says(), says, "{answer:?}");
+        // The failures are cached by now, and so is the answer.
+        assert_eq!(world.hit(&ask("www.evil.example. A")).says(), says, "{answer:?}");
+    }
+}
+
 #[test]
 fn a_query_has_so_many_lookups_of_name_servers() {
     let zone = ["ns.bad.example.rpz-nsdname 60 CNAME ."];

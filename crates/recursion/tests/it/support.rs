@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use cache::{Cache, Freshness};
 use query_path::{Both, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
 use recursion::{
-    AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, LookupCompletion, Lookups,
-    PartitionsConfig, PolicyConfig, PrivateConfig, Service, ValidationConfig, Waiter,
+    AccessAction, AccessRule, Cached, DelegatedServer, Domain, LocalConfig, LocalRecord, LookupCompletion,
+    Lookups, PartitionsConfig, PolicyConfig, PrivateConfig, Service, ValidationConfig, Waiter,
 };
 use resolver::{LookupFailure, LookupOutcome, LookupRequest, LookupSink, Partition, QueryKey, Scope, scrub};
 use testkit::decode::{Decoded, decode};
 use testkit::tree::NOW;
 use transport::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
 use wire::message::{Builder, Compressor, Offset, Owner, Section};
-use wire::{Class, Header, NameBuf, Rcode, Ttl, Type, UnixTime};
+use wire::{Class, Header, LowerName, LowerNameBuf, NameBuf, Rcode, Ttl, Type, UnixTime};
 use zone::catalog::{Catalog, Change};
 
 /// Number of requests that are recorded; the next one is returned.
@@ -26,7 +26,10 @@ pub(crate) const QUEUE: usize = 100;
 
 /// Requests for lookups without an outcome, in order of arrival.
 #[derive(Clone, Default)]
-pub(crate) struct Noted(pub(crate) Arc<Mutex<Vec<LookupRequest<Waiter>>>>);
+pub(crate) struct Noted(pub(crate) Arc<Mutex<Vec<LookupRequest<Waiter>>>>, pub(crate) Delegated);
+
+/// The delegations that the resolver knows: zones with their servers.
+pub(crate) type Delegated = Arc<Mutex<Vec<(LowerNameBuf, Vec<DelegatedServer>)>>>;
 
 impl Lookups for Noted {
     fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
@@ -36,6 +39,12 @@ impl Lookups for Noted {
         }
         noted.push(request);
         None
+    }
+
+    fn delegated_servers(&self, zone: LowerName<'_>) -> Vec<DelegatedServer> {
+        let delegated = self.1.lock().expect("one thread");
+        let of_zone = delegated.iter().filter(|(own, _)| own.as_lower() == zone);
+        of_zone.flat_map(|(_, servers)| servers.clone()).collect()
     }
 }
 

@@ -39,7 +39,7 @@ use std::time::Instant;
 use transport::{Action, Core, Event, Link, NumberMap};
 
 use crate::config::{ForwardConfig, UpstreamTransport};
-use crate::delegations::Delegations;
+use crate::delegations::{Delegations, ZoneCuts};
 use crate::limits::Load;
 use crate::outcome::{LookupFailure, LookupOutcome, ShedReason};
 use crate::query_key::QueryKey;
@@ -118,6 +118,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Returns the counters, which any thread may read.
     pub fn stats(&self) -> Arc<ForwardStats> {
         Arc::clone(&self.stats)
+    }
+
+    /// Returns the cached zone cuts, which any thread may read.
+    pub fn cuts(&self) -> Arc<ZoneCuts> {
+        Arc::clone(&self.delegations.cuts)
     }
 
     /// Whether no client waits and nothing is in flight: only cached state is left.

@@ -42,16 +42,17 @@ use cache::Cache;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use query_path::Engine;
 use recursion::{
-    Domain, Lookups, PartitionsConfig, PolicyConfig, PolicyFault, PolicyRules, Service, Validations, Waiter,
+    DelegatedServer, Domain, Lookups, PartitionsConfig, PolicyConfig, PolicyFault, PolicyRules, Service,
+    Validations, Waiter,
 };
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
-    Resolver, ResolverRequest, ServerEncryption,
+    Resolver, ResolverRequest, ServerEncryption, ZoneCuts,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
 use validator::TrustPoints;
-use wire::{Name, NameBuf};
+use wire::{LowerName, Name, NameBuf};
 
 use crate::answering;
 use crate::descriptors::DescriptorShares;
@@ -194,15 +195,22 @@ const RETIRED_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest wait for the resolver to report the state of encrypted transports.
 const ENCRYPTION_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The channel to the resolver's thread.
-struct Asker(Arc<Outgoing<ResolverRequest<Waiter>>>);
+/// The channel to the resolver's thread, and the zone cuts that it knows.
+struct Asker {
+    outgoing: Arc<Outgoing<ResolverRequest<Waiter>>>,
+    cuts: Arc<ZoneCuts>,
+}
 
 impl Lookups for Asker {
     fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
-        match self.0.offer(ResolverRequest::Lookup(request)) {
+        match self.outgoing.offer(ResolverRequest::Lookup(request)) {
             Some(ResolverRequest::Lookup(request)) => Some(request),
             _ => None,
         }
+    }
+
+    fn delegated_servers(&self, zone: LowerName<'_>) -> Vec<DelegatedServer> {
+        self.cuts.servers_of(zone)
     }
 }
 
@@ -238,11 +246,11 @@ impl Recursive {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
-        let forward = resolver.stats();
+        let (forward, cuts) = (resolver.stats(), resolver.cuts());
         let config = OutgoingConfig { queue, links, by_workers: true, on_start: answering::begin };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
-        connect(&service, &outgoing, engine);
+        connect(&service, &outgoing, cuts, engine);
         let validations = service.validations();
         let validators = (0..validators).map(|_| {
             let validations = validations.clone();
@@ -647,9 +655,10 @@ impl Recursive {
 fn connect(
     service: &Service,
     outgoing: &Arc<Outgoing<ResolverRequest<Waiter>>>,
+    cuts: Arc<ZoneCuts>,
     engine: &Arc<Engine<Served>>,
 ) {
-    service.connect(Box::new(Asker(Arc::clone(outgoing))));
+    service.connect(Box::new(Asker { outgoing: Arc::clone(outgoing), cuts }));
     service.serve_zones(Box::new(TargetsOfEngine(Arc::downgrade(engine))));
 }
 
