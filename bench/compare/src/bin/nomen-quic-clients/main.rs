@@ -1,5 +1,5 @@
-//! Clients over QUIC for `bench/connections` and `bench/encrypted`: ones that misuse a server, and ones that ask as
-//! fast as it answers. All run on one thread.
+//! Clients over QUIC for `bench/connections` and `bench/encrypted`: ones that misuse a server, and ones that
+//! ask as fast as it answers. All run on one thread.
 
 #![forbid(unsafe_code)]
 
@@ -30,8 +30,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Misuses a server until the standard input ends. Prints five lines a second: connections begun so far, connections
-    /// there are, and those of them whose handshake is complete.
+    /// Misuses a server until the standard input ends. Prints five lines a second: connections begun so far,
+    /// connections there are, and those of them whose handshake is complete.
     Misuse {
         #[arg(long)]
         kind: Misuse,
@@ -44,8 +44,8 @@ enum What {
         #[arg(long, default_value_t = 400)]
         rate: usize,
     },
-    /// Asks for the address of a name again and again. Prints how many queries were answered, how many were not, and how
-    /// many connections there were; of handshakes, how many were completed and how many failed.
+    /// Asks for the address of a name again and again. Prints how many queries were answered, how many were
+    /// not, and how many connections there were; of handshakes, how many were completed and how many failed.
     Load {
         #[arg(long)]
         protocol: Protocol,

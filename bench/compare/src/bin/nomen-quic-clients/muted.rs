@@ -1,5 +1,5 @@
-//! A socket that receives Retry packets alone: its clients return the token that a server asks for, and no handshake
-//! goes on.
+//! A socket that receives Retry packets alone: its clients return the token that a server asks for, and no
+//! handshake goes on.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;

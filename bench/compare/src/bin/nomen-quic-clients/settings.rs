@@ -1,5 +1,5 @@
-//! Settings of TLS and QUIC, and endpoints. The clients accept every certificate, do not verify the signature of the
-//! handshake and resume no session, so that they take less CPU than the server.
+//! Settings of TLS and QUIC, and endpoints. The clients accept every certificate, do not verify the signature
+//! of the handshake and resume no session, so that they take less CPU than the server.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -60,8 +60,8 @@ impl ServerCertVerifier for AcceptAll {
     }
 }
 
-/// Returns the settings of a client with this application protocol. `windows`: bytes that the server may send on a
-/// stream, and on the connection, before they are read.
+/// Returns the settings of a client with this application protocol. `windows`: bytes that the server may send
+/// on a stream, and on the connection, before they are read.
 ///
 /// # Errors
 /// The settings cannot be used.
