@@ -182,7 +182,10 @@ fn change_one(response: &mut SignedKeyResponse, kind: u8, (slot, set): (u8, u8),
         // The signature of another type.
         8 => set.sigs.clone_from(&other.sets[pick(at, other.sets.len())].sigs),
         // The slot begins at another time, or its sets are those of another slot.
-        9 => slot.inception = slot.inception.saturating_add(days(u64::from(at))).saturating_sub(days(u64::from(how))),
+        9 => {
+            let later = slot.inception.saturating_add(days(u64::from(at)));
+            slot.inception = later.saturating_sub(days(u64::from(how)));
+        }
         _ => slot.sets.clone_from(&other.sets),
     }
     response.slots.sort_by_key(|slot| slot.inception);

@@ -6,8 +6,9 @@ pub(crate) const CONTROL: [u8; 3] = [0, 4, 0];
 const DATA: u64 = 0;
 const HEADERS: u64 = 1;
 
-/// Lines of the static table: `:method POST`, `:scheme https`, `accept` and `content-type` of DNS messages.
-const WHOLE_LINES: [u8; 4] = [0xc0 | 20, 0xc0 | 23, 0xc0 | 30, 0xc0 | 44];
+/// Lines of the static table: `:method POST`, `:scheme https`; `accept` and `content-type` of DNS messages.
+const PSEUDO_LINES: [u8; 2] = [0xc0 | 20, 0xc0 | 23];
+const WHOLE_LINES: [u8; 2] = [0xc0 | 30, 0xc0 | 44];
 /// Names of the static table, before their values: `:authority`, `:path`, `content-length`.
 const AUTHORITY: u8 = 0x50;
 const PATH: u8 = 0x50 | 1;
@@ -15,16 +16,13 @@ const CONTENT_LENGTH: u8 = 0x50 | 4;
 
 /// Returns a POST request for `/dns-query` with this message.
 pub(crate) fn request(authority: &str, message: &[u8]) -> Vec<u8> {
-    // No entry of the dynamic table is needed.
+    // No entry of the dynamic table is needed. Pseudo-header fields come first (RFC 9114 §4.3).
     let mut section = vec![0, 0];
+    section.extend(PSEUDO_LINES);
+    put_line(&mut section, AUTHORITY, authority);
+    put_line(&mut section, PATH, "/dns-query");
     section.extend(WHOLE_LINES);
-    let length = message.len().to_string();
-    for (name, value) in [(AUTHORITY, authority), (PATH, "/dns-query"), (CONTENT_LENGTH, length.as_str())] {
-        section.push(name);
-        // No Huffman code; all values are shorter than 127 bytes.
-        section.push(value.len() as u8);
-        section.extend_from_slice(value.as_bytes());
-    }
+    put_line(&mut section, CONTENT_LENGTH, &message.len().to_string());
     let mut request = Vec::new();
     for (kind, payload) in [(HEADERS, &section[..]), (DATA, message)] {
         put(&mut request, kind);
@@ -32,6 +30,13 @@ pub(crate) fn request(authority: &str, message: &[u8]) -> Vec<u8> {
         request.extend_from_slice(payload);
     }
     request
+}
+
+/// Appends a line whose name is in the static table, without Huffman code. All values are shorter than 127
+/// bytes.
+fn put_line(section: &mut Vec<u8>, name: u8, value: &str) {
+    section.extend([name, value.len() as u8]);
+    section.extend_from_slice(value.as_bytes());
 }
 
 /// Returns the body of a response; `None` if it is not whole.
@@ -72,7 +77,8 @@ mod tests {
     fn a_request_has_a_header_section_and_the_message() {
         let request = request("dns.test", &[7; 100]);
         let (headers, data) = request.split_at(2 + usize::from(request[1]));
-        assert_eq!(headers[..8], [1, request[1], 0, 0, 0xd4, 0xd7, 0xde, 0xec]);
+        assert_eq!(headers[..8], [1, request[1], 0, 0, 0xd4, 0xd7, 0x50, 8]);
+        assert_eq!(headers[8..], *b"dns.test\x51\x0a/dns-query\xde\xec\x54\x03100");
         assert_eq!(data[..3], [0, 0x40, 100]);
         assert_eq!(data[3..], [7; 100]);
     }
