@@ -206,7 +206,10 @@ fn a_policy_of_bind_with_its_ksk_offline_is_served() {
         let of = all.filter(|one| one["statement"].as_str().is_some_and(|text| text.starts_with(statement)));
         let pair =
             |one: &serde_json::Value| (one["outcome"].as_str().map(str::to_owned), one["line"].as_u64());
-        of.map(pair).map(|(outcome, line)| (outcome.expect("text"), line.expect("a line"))).collect()
+        let mut all: Vec<_> =
+            of.map(pair).map(|(outcome, line)| (outcome.expect("text"), line.expect("a line"))).collect();
+        all.sort_by_key(|(_, line)| *line);
+        all
     };
     let own = |word: &str, line| (word.to_owned(), line);
     assert_eq!(outcomes("offline-ksk"), [own("translated", 3), own("translated", 9), own("missing", 11)]);
