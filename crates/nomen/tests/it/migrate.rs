@@ -227,6 +227,9 @@ fn a_policy_of_bind_with_its_ksk_offline_is_served() {
         text(&done.stdout)
     };
     server.wait_for_log("its KSK is offline, and there is no signed key response", 2);
+    eventually("the zone was looked at", &server, || {
+        server.ctl(&["key", "list", "example"]).status.success()
+    });
     ctl(&["key", "pregenerate", "example", "--for", "30d"]);
     server.write("request.ksr", &ctl(&["key", "request", "example", "--for", "20d"]));
     let folder = server.folder.path();

@@ -30,6 +30,8 @@ const RESET_STREAMS: usize = 10;
 const PACE: Duration = Duration::from_millis(10);
 const DRIP: Duration = Duration::from_secs(1);
 const REPORT: Duration = Duration::from_millis(200);
+/// Time of a handshake that does not go on: that of the server's `tcp-first-timeout`.
+const HELLO: Duration = Duration::from_secs(5);
 /// Longest wait for the ends of all connections.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The code of a stream whose answer is not wanted (RFC 9250 §8.4).
@@ -168,7 +170,11 @@ async fn client(
         let Ok(connecting) = endpoint.connect_with(config.clone(), server, SERVER_NAME) else { return };
         counts.opened.set(counts.opened.get() + 1);
         let _held = Counted::new(&counts.held);
-        let Ok(connection) = connecting.await else { continue };
+        let connected = match kind {
+            Misuse::Hello => timeout(HELLO, connecting).await.ok(),
+            _ => Some(connecting.await),
+        };
+        let Some(Ok(connection)) = connected else { continue };
         let _ready = Counted::new(&counts.ready);
         tokio::select! {
             biased;
