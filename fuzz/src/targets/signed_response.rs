@@ -66,8 +66,8 @@ static GENUINE: LazyLock<Genuine> = LazyLock::new(|| {
         sigs.extend(set.sigs.iter().map(|(_, sig)| (content(set), canonical(sig))));
     }
     let genuine = Genuine { response, offline, ksk, sets, sigs };
-    for now in TIMES {
-        assert_eq!(checked(&genuine, &genuine.response, now), Ok(()), "{now:?}");
+    for time in TIMES {
+        assert_eq!(checked(&genuine, &genuine.response, time), Ok(()), "{time:?}");
     }
     genuine
 });
