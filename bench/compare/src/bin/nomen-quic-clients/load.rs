@@ -20,8 +20,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const MOST: usize = 1 << 17;
 /// Queries of a connection, after which the next one begins: knotd 3.5 takes no more than 1,024.
 const OF_A_CONNECTION: usize = 1000;
-/// Connections without an answer after which the server does not speak the protocol.
-const MOST_FAILURES: usize = 3;
+/// Connections without an answer, one after another, after which the server does not speak the protocol.
+const MOST_FAILURES: usize = 10;
 /// The codes of a connection that is not needed any more (RFC 9250 §8.4, RFC 9114 §8.1).
 const DOQ_NO_ERROR: VarInt = VarInt::from_u32(0);
 const H3_NO_ERROR: VarInt = VarInt::from_u32(0x100);
@@ -190,7 +190,10 @@ impl Client {
             let before = self.tally.answered.get();
             let connected = match self.connect().await {
                 Ok(connection) => self.ask_over(&connection, queries).await,
-                Err(error) => Err(error),
+                Err(error) => {
+                    count(&self.tally.lost);
+                    Err(error)
+                }
             };
             if let Err(error) = connected {
                 failures = if self.tally.answered.get() > before { 0 } else { failures + 1 };
