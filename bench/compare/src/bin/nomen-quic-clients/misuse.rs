@@ -114,6 +114,8 @@ pub(crate) async fn run(kind: Misuse, server: SocketAddr, clients: usize, rate: 
     let _ = timeout(FAREWELL, async {
         for endpoint in &endpoints {
             endpoint.close(VarInt::from_u32(0), b"");
+            // The packets of all at once would not fit in the buffer of the server's socket.
+            sleep(PACE).await;
         }
         for endpoint in &endpoints {
             endpoint.wait_idle().await;
