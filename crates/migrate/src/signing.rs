@@ -82,6 +82,11 @@ impl<'t> PolicyDraft<'t> {
         }
     }
 
+    /// Whether a KSK and a ZSK are separate.
+    pub(crate) fn is_split(&self) -> bool {
+        self.split
+    }
+
     /// Sets the size of an RSA key; keys of other algorithms have one.
     pub(crate) fn size(&mut self, work: &mut Work, found: &Statement, key: &'static str, bits: u64) {
         if !self.algorithm.starts_with("rsa") {

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use super::Frame;
 use crate::ledger::Coverage;
-use crate::model::Keys;
+use crate::model::{Keys, Setting};
 use crate::signing::{PolicyDraft, algorithm, of_zone};
 use crate::tree::Statement;
 use crate::units;
 use crate::work::Work;
 
+/// A KSK that the server does not have, in BIND and in nomen.
+const OFFLINE_KSK: &str = "offline-ksk";
 /// The policies that BIND and nomen have without a clause.
 const BUILT_IN: [&str; 2] = ["default", "insecure"];
 /// Why a zone that BIND signs cannot be migrated unchanged.
@@ -96,16 +98,28 @@ fn sign(work: &mut Work, frame: &Frame<'_>, zone: &Statement, found: &Statement,
     of_zone(work, keys, name);
     let folder = frame.deciding(zone, "key-directory").map_or("", Statement::value);
     let folder = crate::files::join(&frame.directory, folder);
-    work.ledger.differs(
-        found,
-        format!(
-            "`dnssec-policy` of the zone; copy the K* files of its keys from {} to the folder `keys` of \
+    let folder = folder.display();
+    let how = match has_offline_ksk(work, name) {
+        false => format!(
+            "`dnssec-policy` of the zone; copy the K* files of its keys from {folder} to the folder `keys` of \
              `state-dir` before the first start, or nomen makes new keys, which the DS record at the parent \
-             does not fit",
-            folder.display()
+             does not fit"
         ),
-    );
+        true => format!(
+            "`dnssec-policy` of the zone; copy the K* files of its ZSKs from {folder} to the folder `keys` of \
+             `state-dir` before the first start, then import its present signed key response \
+             (`nomen ctl key import-response`): until then the zone is answered unsigned, and fails for clients \
+             that validate"
+        ),
+    };
+    work.ledger.differs(found, how);
     true
+}
+
+/// Whether the KSK of a converted policy is kept elsewhere.
+fn has_offline_ksk(work: &Work, name: &str) -> bool {
+    let keys = work.nomen.dnssec_policies.iter().find(|(known, _)| known == name).map(|(_, keys)| keys);
+    keys.and_then(|keys| keys.get(OFFLINE_KSK)) == Some(&Setting::Switch(true))
 }
 
 /// Converts a clause, once. Returns whether nomen can have such a policy.
@@ -118,10 +132,21 @@ fn clause_of(work: &mut Work, name: &str, clause: &Statement) -> bool {
     }
     let mut draft = PolicyDraft::new(name);
     work.ledger.open(clause);
+    // Wherever it is in the clause.
+    let offline = clause.find(OFFLINE_KSK).filter(|found| units::switch(found.value()) == Some(true));
     if let Some(keys) = clause.find("keys")
-        && !keys_of(work, keys, &mut draft)
+        && !keys_of(work, keys, &mut draft, offline.is_some())
     {
         return false;
+    }
+    if let Some(found) = offline {
+        match draft.is_split() {
+            true => draft.switch(work, OFFLINE_KSK, found, true),
+            false => work.ledger.missing(
+                found,
+                "it needs a KSK and a ZSK, and the policy has a single key, which nomen generates and keeps",
+            ),
+        }
     }
     for found in clause.block() {
         statement(work, found, &mut draft);
@@ -131,7 +156,7 @@ fn clause_of(work: &mut Work, name: &str, clause: &Statement) -> bool {
 }
 
 /// Converts `keys { csk lifetime unlimited algorithm 13; … }`. Returns whether nomen can have such keys.
-fn keys_of<'t>(work: &mut Work, keys: &'t Statement, draft: &mut PolicyDraft<'t>) -> bool {
+fn keys_of<'t>(work: &mut Work, keys: &'t Statement, draft: &mut PolicyDraft<'t>, is_offline: bool) -> bool {
     let mut by_role: HashMap<&str, &'t Statement> = HashMap::new();
     work.ledger.open(keys);
     let mut word = None;
@@ -157,28 +182,49 @@ fn keys_of<'t>(work: &mut Work, keys: &'t Statement, draft: &mut PolicyDraft<'t>
     };
     draft.layout(word.unwrap_or("ecdsap256sha256"), split);
     for key in keys.block() {
-        let (lifetime, size) = match key.key() {
-            "zsk" => ("zsk-lifetime", "zsk-size"),
-            _ => ("ksk-lifetime", "ksk-size"),
-        };
-        let time = key.word_after("lifetime").map_or("unlimited", |word| &word.text);
-        if time != "unlimited" && units::seconds(time) != Some(0) {
-            draft.time_of(work, lifetime, key, time);
-        }
-        if let Some(bits) =
-            key.words().last().and_then(|word| word.text.parse().ok()).filter(|bits| *bits > 100)
-        {
-            draft.size(work, key, size, bits);
-        }
-        if key.word_after("tag-range").is_some() {
-            let why = "nomen chooses key tags by itself";
-            work.ledger.part(&key.span, &key.title(), Coverage::Missing, why);
-        }
-        if units::seconds(time).is_none_or(|seconds| seconds == 0) && !work.ledger.is_seen(key) {
-            work.ledger.translated(key, draft.place("single-key"));
-        }
+        key_of(work, key, draft, is_offline && key.key() == "ksk");
     }
     true
+}
+
+/// Converts lifetime and size of a key. `is_elsewhere`: the server does not have it.
+fn key_of<'t>(work: &mut Work, key: &'t Statement, draft: &mut PolicyDraft<'t>, is_elsewhere: bool) {
+    let (lifetime, size) = match key.key() {
+        "zsk" => ("zsk-lifetime", "zsk-size"),
+        _ => ("ksk-lifetime", "ksk-size"),
+    };
+    let time = key.word_after("lifetime").map_or("unlimited", |word| &word.text);
+    let is_limited = time != "unlimited" && units::seconds(time) != Some(0);
+    let bits = key.words().last().and_then(|word| word.text.parse().ok()).filter(|bits| *bits > 100);
+    match (is_elsewhere, is_limited, bits) {
+        (true, true, _) => work.ledger.differs(
+            key,
+            format!(
+                "{} is not set: the server cannot replace the KSK; generate the next one where the present one \
+                 is, and sign the next request with both",
+                draft.place(lifetime)
+            ),
+        ),
+        (true, false, Some(_)) => {
+            work.ledger.unneeded(key, "the KSK is generated elsewhere, with the size that it has there");
+        }
+        (true, false, None) => {}
+        (false, ..) => {
+            if is_limited {
+                draft.time_of(work, lifetime, key, time);
+            }
+            if let Some(bits) = bits {
+                draft.size(work, key, size, bits);
+            }
+        }
+    }
+    if key.word_after("tag-range").is_some() {
+        let why = "nomen chooses key tags by itself";
+        work.ledger.part(&key.span, &key.title(), Coverage::Missing, why);
+    }
+    if units::seconds(time).is_none_or(|seconds| seconds == 0) && !work.ledger.is_seen(key) {
+        work.ledger.translated(key, draft.place("single-key"));
+    }
 }
 
 /// Converts another statement of a clause.
@@ -201,6 +247,7 @@ fn statement<'t>(work: &mut Work, found: &'t Statement, draft: &mut PolicyDraft<
 
 fn other<'t>(work: &mut Work, found: &'t Statement, draft: &mut PolicyDraft<'t>) {
     let on = units::switch(found.value());
+    let is_offline = draft.is_on(OFFLINE_KSK);
     match found.key() {
         "keys" => {}
         "nsec3param" => nsec3(work, found, draft),
@@ -211,6 +258,10 @@ fn other<'t>(work: &mut Work, found: &'t Statement, draft: &mut PolicyDraft<'t>)
         ),
         "cdnskey" if on == Some(true) => work.ledger.unneeded(found, "nomen does so anyway"),
         "cdnskey" => work.ledger.differs(found, "`cds` of a policy is for CDS and CDNSKEY records together"),
+        "cds-digest-types" if is_offline => work.ledger.differs(
+            found,
+            "CDS records are those of the signed key response: `--digest` or `--no-cds` of `nomen key sign-request`",
+        ),
         "cds-digest-types" => {
             let is_empty = found.block().is_empty();
             let usual = found.block().iter().all(|digest| ["sha-256", "sha256", "2"].contains(&digest.key()));
@@ -221,16 +272,20 @@ fn other<'t>(work: &mut Work, found: &'t Statement, draft: &mut PolicyDraft<'t>)
             }
         }
         "max-zone-ttl" => work.ledger.unneeded(found, "nomen finds the longest TTL in the zone"),
+        "signatures-validity-dnskey" if is_offline => work.ledger.differs(
+            found,
+            "signatures of DNSKEY records are those of the signed key response: `--validity` of `nomen key \
+             sign-request`",
+        ),
         "signatures-validity-dnskey" => {
             work.ledger.differs(found, "`signature-validity` is for all signatures of a zone alike");
         }
-        "offline-ksk" | "manual-mode" if on == Some(false) => {
+        OFFLINE_KSK | "manual-mode" if on == Some(false) => {
             work.ledger.unneeded(found, "nomen does so anyway");
         }
-        "offline-ksk" => work.ledger.missing(
-            found,
-            "set `offline-ksk` of the policy, and import the present signed key response",
-        ),
+        // Converted before the others.
+        OFFLINE_KSK if on == Some(true) => {}
+        OFFLINE_KSK => work.not_understood(found),
         "manual-mode" => work.ledger.missing(found, "nomen takes the steps of a rollover by itself"),
         _ => work.ledger.missing(found, "a policy has nothing for it"),
     }

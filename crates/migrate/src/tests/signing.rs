@@ -55,6 +55,72 @@ fn zones_of_bind_keep_their_policy() {
     );
 }
 
+const OFFLINE: &str = "dnssec-policy off { signatures-validity-dnskey 30d; cds-digest-types { sha-384; };\n\
+    keys { ksk lifetime P1Y algorithm rsasha256 3072; zsk lifetime 60d algorithm 8 3072; };\n\
+    offline-ksk yes; signatures-validity 21d; };\n";
+
+#[test]
+fn a_ksk_of_bind_may_be_offline() {
+    let found = bind(&format!(
+        "options {{ directory \"/srv\"; recursion no; }};\n{OFFLINE}\
+         dnssec-policy size {{ offline-ksk true; keys {{ ksk lifetime unlimited algorithm 8 4096; \
+         zsk lifetime unlimited algorithm 8; }}; }};\n\
+         dnssec-policy online {{ offline-ksk no; }};\n\
+         zone a.example {{ type primary; file \"a\"; dnssec-policy off; key-directory \"keys\"; }};\n\
+         zone b.example {{ type primary; file \"b\"; dnssec-policy size; }};\n\
+         zone c.example {{ type primary; file \"c\"; dnssec-policy online; }};"
+    ));
+    has(
+        &found,
+        &[
+            "[dnssec-policy.off]\nalgorithm = \"rsasha256\"\nsingle-key = false\nzsk-size = 3072\n\
+             offline-ksk = true\nzsk-lifetime = \"60d\"\nsignature-validity = \"21d\"\n\n",
+            "[dnssec-policy.size]\nalgorithm = \"rsasha256\"\nsingle-key = false\noffline-ksk = true\n\n",
+            "[dnssec-policy.online]\n\n",
+            "name = \"a.example\"\nfile = \"/srv/a\"\ndnssec-policy = \"off\"\n",
+        ],
+    );
+    // Neither would be accepted beside `offline-ksk`.
+    assert!(!found.toml.contains("ksk-lifetime") && !found.toml.contains("ksk-size"), "{}", found.toml);
+    for (statement, outcome) in [
+        ("offline-ksk yes", Coverage::Translated),
+        ("offline-ksk no", Coverage::Unneeded),
+        ("ksk lifetime P1Y", Coverage::Differs),
+        ("ksk lifetime unlimited algorithm 8 4096", Coverage::Unneeded),
+        ("zsk lifetime 60d", Coverage::Translated),
+        ("signatures-validity-dnskey", Coverage::Differs),
+        ("cds-digest-types", Coverage::Differs),
+    ] {
+        assert!(outcomes(&found, statement).contains(&outcome), "{statement}: {:?}", found.accounts);
+    }
+    let words = |part: &str| found.accounts.iter().filter(|account| account.words.contains(part)).count();
+    assert_eq!(
+        words("its ZSKs from /srv/keys to the folder `keys` of `state-dir`"),
+        1,
+        "{:?}",
+        found.accounts
+    );
+    assert_eq!(words("import its present signed key response"), 2);
+    assert_eq!(words("the server cannot replace the KSK"), 1);
+}
+
+#[test]
+fn a_single_key_of_bind_is_not_offline() {
+    for keys in ["", "keys { csk lifetime unlimited algorithm 13; };"] {
+        let found = bind(&format!(
+            "options {{ recursion no; }}; dnssec-policy odd {{ offline-ksk yes; {keys} }};\n\
+             zone a.example {{ type primary; file \"a\"; dnssec-policy odd; }};"
+        ));
+        assert_eq!(outcomes(&found, "offline-ksk"), [Coverage::Missing], "{keys}");
+        assert!(!found.toml.contains("offline-ksk"), "{keys}: {}", found.toml);
+    }
+    let found = bind(
+        "options { recursion no; }; dnssec-policy odd { offline-ksk maybe; };\n\
+         zone a.example { type primary; file \"a\"; dnssec-policy odd; };",
+    );
+    assert_eq!(outcomes(&found, "offline-ksk"), [Coverage::Missing]);
+}
+
 #[test]
 fn servers_of_the_parent_are_those_of_bind() {
     let found = bind(

@@ -42,7 +42,7 @@ pub(super) struct QuicState {
     partial: Cell<usize>,
     /// A query was received.
     greeted: Cell<bool>,
-    /// The last time a query began or was answered.
+    /// The last time a query began or was answered; until the first one was received, the opening.
     since: Cell<Instant>,
     /// The last time that the client was seen to read answers.
     progress: Cell<Instant>,
@@ -67,6 +67,14 @@ impl QuicState {
         }
     }
 
+    /// Notes that a query begins or was answered. Before the first whole query it is none: streams that are
+    /// reset do not put off the end of a connection that asks nothing.
+    fn touch(&self) {
+        if self.greeted.get() {
+            self.since.set(Instant::now());
+        }
+    }
+
     /// Notes what the connection does, for the limits that all connections share.
     fn note(&self) {
         let activity = match (self.active.get(), self.unsent.get()) {
@@ -86,7 +94,7 @@ pub(super) struct ActiveQuery<'s>(&'s QuicState);
 impl Drop for ActiveQuery<'_> {
     fn drop(&mut self) {
         self.0.active.set(self.0.active.get() - 1);
-        self.0.since.set(Instant::now());
+        self.0.touch();
         self.0.note();
         self.0.changed.notify_one();
     }
@@ -155,7 +163,7 @@ impl<F: HandlerFactory> QuicClient<F> {
     pub(super) fn begin(&self) {
         let state = &self.state;
         state.active.set(state.active.get() + 1);
-        state.since.set(Instant::now());
+        state.touch();
         state.note();
     }
 
@@ -167,6 +175,7 @@ impl<F: HandlerFactory> QuicClient<F> {
     /// Notes a complete query.
     pub(super) fn greeted(&self) {
         self.state.greeted.set(true);
+        self.state.touch();
     }
 
     /// Notes that the client reads its answers.

@@ -422,6 +422,29 @@ fn many_clients_are_answered_at_a_time() {
 }
 
 #[test]
+fn streams_that_are_reset_do_not_keep_a_connection() {
+    let identity = Identity::new();
+    let times = TcpTimes { first_message: Duration::from_millis(400), ..TcpTimes::default() };
+    let server = start(&identity.context(times));
+    runtime().block_on(async {
+        let client = Client::connect(server.addr(), &identity).await.unwrap();
+        let resets = async {
+            while let Ok((mut to, _from)) = client.connection.open_bi().await {
+                let _ = to.write_all(&[0]).await;
+                let _ = to.reset(VarInt::from_u32(REQUEST_CANCELLED));
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            code = client.closed() => assert_eq!(code, NO_ERROR),
+            () = resets => assert_eq!(client.closed().await, NO_ERROR),
+        }
+    });
+    let totals = server.stop();
+    assert_eq!((totals.tcp_timeout_first, totals.queries), (1, 0));
+}
+
+#[test]
 fn a_client_that_reads_no_answers_is_closed() {
     let identity = Identity::new();
     let times = TcpTimes { write: Duration::from_millis(300), ..TcpTimes::default() };

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Server, run, text};
+use crate::changes::STATE;
+use crate::support::{Server, eventually, run, text};
 
 /// One sample for each syntax, with a zone or a rule in it.
 const SAMPLES: [(&str, &str); 9] = [
@@ -174,6 +175,77 @@ fn fifty_zones_of_bind_are_served() {
         let answer = server.query(&["+short", &format!("ns.zone{n}.example"), "A"]);
         assert_eq!(answer.trim(), format!("192.0.2.{n}"));
     }
+}
+
+/// The KSK is neither generated nor asked for by the server: a request is signed with one that is elsewhere.
+#[test]
+fn a_policy_of_bind_with_its_ksk_offline_is_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let conf = "options { recursion no; };\n\
+        dnssec-policy off {\n  offline-ksk yes;\n  keys {\n    ksk lifetime P1Y algorithm 13;\n    \
+        zsk lifetime P60D algorithm 13;\n  };\n};\n\
+        dnssec-policy rsa { offline-ksk yes; keys { ksk lifetime P1Y algorithm 8 3072; \
+        zsk lifetime P60D algorithm 8 3072; }; };\n\
+        dnssec-policy one {\n  offline-ksk yes;\n};\n";
+    let zones = format!(
+        "zone example {{ type primary; file \"{0}/example\"; dnssec-policy off; }};\n\
+         zone rsa.example {{ type primary; file \"{0}/rsa\"; dnssec-policy rsa; }};\n\
+         zone one.example {{ type primary; file \"{0}/one\"; dnssec-policy one; }};\n",
+        folder.path().display()
+    );
+    fs::write(folder.path().join("named.conf"), format!("{conf}{zones}")).expect("written");
+    for file in ["example", "rsa", "one"] {
+        let zone = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+        fs::write(folder.path().join(file), zone).expect("written");
+    }
+    let moved = run(folder.path(), &["migrate", "--json", "named.conf"]);
+    assert_eq!(moved.status.code(), Some(1), "a single key cannot be offline: {}", text(&moved.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&moved.stdout).expect("JSON");
+    let outcomes = |statement: &str| -> Vec<(String, u64)> {
+        let all = found["statements"].as_array().expect("a list").iter();
+        let of = all.filter(|one| one["statement"].as_str().is_some_and(|text| text.starts_with(statement)));
+        let pair =
+            |one: &serde_json::Value| (one["outcome"].as_str().map(str::to_owned), one["line"].as_u64());
+        let mut all: Vec<_> =
+            of.map(pair).map(|(outcome, line)| (outcome.expect("text"), line.expect("a line"))).collect();
+        all.sort_by_key(|(_, line)| *line);
+        all
+    };
+    let own = |word: &str, line| (word.to_owned(), line);
+    assert_eq!(outcomes("offline-ksk"), [own("translated", 3), own("translated", 9), own("missing", 11)]);
+    assert_eq!(outcomes("ksk lifetime"), [own("differs", 5), own("differs", 9)]);
+    let printed = found["configuration"].as_str().expect("text");
+    fs::write(folder.path().join("nomen.toml"), printed).expect("written");
+    let checked = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
+    assert!(checked.status.success(), "{printed}\n{}", text(&checked.stderr));
+
+    let policies = printed.find("[dnssec-policy").expect("a policy");
+    let server = Server::start_in(folder, STATE, &printed[policies..]);
+    let ctl = |words: &[&str]| {
+        let done = server.ctl(words);
+        assert!(done.status.success(), "{words:?}: {}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    server.wait_for_log("its KSK is offline, and there is no signed key response", 2);
+    eventually("the zone was looked at", &server, || {
+        server.ctl(&["key", "list", "example"]).status.success()
+    });
+    ctl(&["key", "pregenerate", "example", "--for", "30d"]);
+    server.write("request.ksr", &ctl(&["key", "request", "example", "--for", "20d"]));
+    let folder = server.folder.path();
+    for words in [
+        &["key", "generate", "example", "--role", "ksk", "-K", "."][..],
+        &["key", "sign-request", "example", "request.ksr", "-K", ".", "-o", "response.skr"],
+    ] {
+        let done = run(folder, words);
+        assert!(done.status.success(), "{words:?}: {}", text(&done.stderr));
+    }
+    ctl(&["key", "import-response", "example", &server.path("response.skr").display().to_string()]);
+    eventually("the zone has the keys of the response", &server, || {
+        let keys = server.query(&["example", "DNSKEY", "+short", "+dnssec"]);
+        let count = |start: &str| keys.lines().filter(|line| line.starts_with(start)).count();
+        (count("257 "), count("256 "), count("DNSKEY ")) == (1, 1, 1)
+    });
 }
 
 #[test]
