@@ -27,6 +27,8 @@ pub struct UpstreamStats {
     pub https: Counter,
     /// Queries sent over QUIC.
     pub quic: Counter,
+    /// Queries sent by Oblivious DoH.
+    pub odoh: Counter,
     /// Of all, queries that only probe whether a failing server answers again.
     pub probes: Counter,
     /// Replies that matched their query, by round-trip time: see [`RTT_BUCKETS`].
@@ -62,6 +64,7 @@ impl UpstreamStats {
             tls: Counter::default(),
             https: Counter::default(),
             quic: Counter::default(),
+            odoh: Counter::default(),
             probes: Counter::default(),
             rtt: Default::default(),
             rtt_sum: Counter::default(),
@@ -85,6 +88,7 @@ impl UpstreamStats {
             UpstreamTransport::Tls => &self.tls,
             UpstreamTransport::Https => &self.https,
             UpstreamTransport::Quic => &self.quic,
+            UpstreamTransport::Oblivious => &self.odoh,
         }
     }
 

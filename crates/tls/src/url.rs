@@ -79,11 +79,6 @@ impl HttpsUrl {
         text.strip_prefix(SCHEME).unwrap_or(&text).to_owned()
     }
 
-    /// Whether it has a query.
-    pub fn has_query(&self) -> bool {
-        self.0.query().is_some()
-    }
-
     /// Returns the URL of the configurations of Oblivious DoH at this host.
     pub(crate) fn configs(&self) -> Option<Uri> {
         format!("{SCHEME}{}{OBLIVIOUS_CONFIGS}", self.0.authority()?).parse().ok()
@@ -104,7 +99,7 @@ impl HttpsUrl {
                 template.replace(&braced(TARGET_HOST), &host).replace(&braced(TARGET_PATH), &path)
             }
             (false, false) => {
-                let separator = if self.has_query() { '&' } else { '?' };
+                let separator = if self.0.query().is_some() { '&' } else { '?' };
                 format!("{template}{separator}{TARGET_HOST}={host}&{TARGET_PATH}={path}")
             }
             _ => return Err(HttpsUrlFault::Template),
