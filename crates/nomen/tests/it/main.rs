@@ -50,6 +50,8 @@ mod metrics;
 mod migrate;
 mod migrate_access;
 mod odd_files;
+mod oblivious_proxy;
+mod oblivious_upstreams;
 mod odoh;
 mod offline_ksk;
 mod page;
