@@ -181,7 +181,10 @@ impl fmt::Display for UpstreamFault {
             ),
             Self::BadProxy(fault) => write!(f, "the proxy behind `{PROXY}`: {fault}"),
             Self::BadTargetKey(text) => {
-                write!(f, "`{text}` stands in the place of the target's configurations, `{CONFIGS}` and base64")
+                write!(
+                    f,
+                    "`{text}` stands in the place of the target's configurations, `{CONFIGS}` and base64"
+                )
             }
             Self::BadConfigs(fault) => write!(f, "the target's configurations behind `{CONFIGS}`: {fault}"),
             Self::NoTargetKey(text) => write!(
@@ -744,11 +747,7 @@ mod tests {
     fn a_target_of_oblivious_doh_stands_before_its_proxy() {
         let configs = format!("odoh://dns.example/q?configs={CONFIGS_TEXT}&proxy=https://192.0.2.1/p");
         for (text, shown, address) in [
-            (
-                "odoh://dns.example/q@192.0.2.53?proxy=https://proxy.example/p@192.0.2.1",
-                "",
-                "192.0.2.1:443",
-            ),
+            ("odoh://dns.example/q@192.0.2.53?proxy=https://proxy.example/p@192.0.2.1", "", "192.0.2.1:443"),
             (
                 "ODOH://DNS.example:8443@[2001:db8::1]?proxy=HTTPS://proxy.example:8443@[2001:db8::2]",
                 "odoh://dns.example:8443/dns-query@2001:db8::1?proxy=https://proxy.example:8443/dns-query@2001:db8::2",

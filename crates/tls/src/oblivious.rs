@@ -14,16 +14,14 @@ use http::header::{AGE, CACHE_CONTROL};
 use http::response::Parts;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 use rustls::{ClientConnection, Error};
-use transport::{
-    Encryption, EncryptionFault, StreamedEvent, StreamedSession, TargetKeyServer, Transport,
-};
+use transport::{Encryption, EncryptionFault, StreamedEvent, StreamedSession, TargetKeyServer, Transport};
 use wire::text::write_base64;
 
 use crate::client::{ClientSettings, ServerIdentity, Verifier, client_config, connection};
 use crate::http2::{H2, HttpConnection, HttpEvent, HttpTag};
 use crate::https::{is_of_type, post, responded, status_fault, without_id};
 use crate::odoh::{OBLIVIOUS_MESSAGE, ObliviousConfig, ResponseOpener};
-use crate::target_key::{KeyUse, TargetKey};
+use crate::target_key::{Fetched, KeyUse, TargetKey};
 use crate::url::HttpsUrl;
 
 /// Most bytes of a response: the fields of its format, a nonce of 16 bytes, and what is encrypted.
@@ -63,7 +61,7 @@ pub fn over_oblivious_https(
             TargetKey::configured(config.clone())
         }
         TargetKeySource::Fetched(address, identity) => {
-            described.push_str(&format!("of {address}, {}", identity.described()));
+            described += &format!("of {address}, {}", identity.described());
             TargetKey::fetched()
         }
     });
@@ -207,9 +205,7 @@ impl ObliviousSession {
                 self.key.worked();
                 responded(query.id, message)
             }
-            Err(_) => {
-                StreamedEvent::Failed { id: query.id, fault: Some(EncryptionFault::ObliviousResponse) }
-            }
+            Err(_) => StreamedEvent::Failed { id: query.id, fault: Some(EncryptionFault::ObliviousResponse) },
         }
     }
 
@@ -302,7 +298,7 @@ impl FetchSession {
         FetchSession { http, key, settled: false, events: VecDeque::new() }
     }
 
-    fn settle(&mut self, fetched: Result<(ObliviousConfig, Duration), EncryptionFault>, now: Instant) {
+    fn settle(&mut self, fetched: Fetched, now: Instant) {
         if !std::mem::replace(&mut self.settled, true) {
             self.key.settle(fetched, now);
         }
@@ -333,9 +329,6 @@ impl FetchSession {
         }
     }
 }
-
-/// A key and the age that it is used to, or why it was not fetched.
-type Fetched = Result<(ObliviousConfig, Duration), EncryptionFault>;
 
 /// Returns the outcome and the event of a request without configurations.
 fn not_fetched(fault: Option<EncryptionFault>) -> (Fetched, StreamedEvent) {

@@ -49,6 +49,9 @@ struct KeyAges {
     expires: Instant,
 }
 
+/// A key and the age that it is used to, or why it was not fetched.
+pub(crate) type Fetched = Result<(ObliviousConfig, Duration), EncryptionFault>;
+
 /// What a query can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyUse {
@@ -118,7 +121,7 @@ impl TargetKey {
     }
 
     /// Records the end of a fetch: the key and the age that it is used to, or why there is none.
-    pub(crate) fn settle(&self, fetched: Result<(ObliviousConfig, Duration), EncryptionFault>, now: Instant) {
+    pub(crate) fn settle(&self, fetched: Fetched, now: Instant) {
         self.state().settle(fetched, now);
     }
 
@@ -145,7 +148,7 @@ impl TargetKey {
 }
 
 impl KeyState {
-    fn settle(&mut self, fetched: Result<(ObliviousConfig, Duration), EncryptionFault>, now: Instant) {
+    fn settle(&mut self, fetched: Fetched, now: Instant) {
         self.fetching_until = None;
         let backoff = MIN_BACKOFF.saturating_mul(1 << self.fetches.min(16)).min(MAX_BACKOFF);
         self.fetches = self.fetches.saturating_add(1);

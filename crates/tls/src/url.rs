@@ -121,8 +121,8 @@ fn escaped(value: &str) -> String {
     let mut text = String::new();
     for byte in value.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
-            _ => text.push_str(&format!("%{byte:02X}")),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(byte.into()),
+            _ => text += &format!("%{byte:02X}"),
         }
     }
     text

@@ -98,7 +98,9 @@ fn queries_are_answered_and_the_proxy_sees_neither_them_nor_the_answers() {
         }
     }
     let counter = |name: &str| {
-        oblivious.target.counter(&format!("nomen_net_{name}_total{{listen=\"{target}\",transport=\"https\"}}"))
+        oblivious
+            .target
+            .counter(&format!("nomen_net_{name}_total{{listen=\"{target}\",transport=\"https\"}}"))
     };
     assert_eq!(counter("odoh_queries"), seen.len() as u64);
     assert_eq!(counter("https_bad_requests"), 0);
@@ -178,7 +180,8 @@ fn a_rule_of_a_running_server_can_name_a_target() {
     let oblivious = Oblivious::start();
     let (server, _) = forwarder("192.0.2.1#opportunistic", LONG_TIMEOUTS);
     let port = oblivious.at.port();
-    let configured = format!("odoh://dns.example:{port}/dns-query?configs={}&{}", configs(7), oblivious.proxy());
+    let configured =
+        format!("odoh://dns.example:{port}/dns-query?configs={}&{}", configs(7), oblivious.proxy());
     let spec = format!("{configured}#{SERVER_PIN}");
     let added = server.ctl(&["forward", "add", "example", &spec]);
     assert!(added.status.success(), "{}", text(&added.stderr));

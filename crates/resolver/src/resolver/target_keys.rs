@@ -16,8 +16,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let Some(LinkUse::Stream(connection)) = self.links.get(&link) else { return };
         let id = connection.server;
         let fetch = Link(self.number());
-        let Some(server) = self.servers.get_mut(id).filter(|server| server.key_link.is_none()) else { return };
-        let Some(target) = server.upstream.reach.encryption().and_then(Encryption::key_server) else { return };
+        let Some(server) = self.servers.get_mut(id).filter(|server| server.key_link.is_none()) else {
+            return;
+        };
+        let Some(target) = server.upstream.reach.encryption().and_then(Encryption::key_server) else {
+            return;
+        };
         let (to, encryption) = (target.address, target.encryption.clone());
         server.key_link = Some(fetch);
         let (transport, from) = (encryption.transport(), self.config.source_for(to));

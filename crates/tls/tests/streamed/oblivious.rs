@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tls::{OBLIVIOUS_MESSAGE, ObliviousConfig, ObliviousFault, ObliviousKeys, ObliviousSeed, TargetKeySource};
+use tls::{
+    OBLIVIOUS_MESSAGE, ObliviousConfig, ObliviousFault, ObliviousKeys, ObliviousSeed, TargetKeySource,
+};
 use transport::{Encryption, EncryptionFault, StreamedEvent};
 
 use super::{Client, in_thread, named, query, respond, response, server, whole};
