@@ -256,6 +256,7 @@ impl StreamedSession for ObliviousSession {
     }
 
     fn resume(&mut self, now: Instant) {
+        self.key.end_fetch(now);
         self.drive(now);
     }
 

@@ -120,6 +120,14 @@ impl TargetKey {
         self.state().fetching_until
     }
 
+    /// Records that no fetch is in flight: one that was has failed, since it was not settled.
+    pub(crate) fn end_fetch(&self, now: Instant) {
+        let state = &mut *self.state();
+        if state.fetching_until.is_some() {
+            state.settle(Err(EncryptionFault::ObliviousTarget), now);
+        }
+    }
+
     /// Records the end of a fetch: the key and the age that it is used to, or why there is none.
     pub(crate) fn settle(&self, fetched: Fetched, now: Instant) {
         self.state().settle(fetched, now);
@@ -236,6 +244,10 @@ mod tests {
         let late = now + FETCH_LIMIT;
         assert_eq!(target.next_use(late), KeyUse::Failed(EncryptionFault::ObliviousTimeout));
         assert_eq!(target.wait_ends(), None);
+        let later = late + SECOND;
+        assert_eq!(target.next_use(later), KeyUse::Wait { fetch: true });
+        target.end_fetch(later);
+        assert_eq!(target.next_use(later), KeyUse::Failed(EncryptionFault::ObliviousTarget));
     }
 
     #[test]
