@@ -21,8 +21,8 @@ use crate::url::HttpsUrl;
 /// The type of a DNS message (RFC 8484 §6).
 const DNS_MESSAGE: &str = "application/dns-message";
 /// Bytes of a DNS message, at least and at most.
-pub(crate) const HEADER_BYTES: usize = 12;
-pub(crate) const MESSAGE_BYTES: usize = 65_535;
+const HEADER_BYTES: usize = 12;
+const MESSAGE_BYTES: usize = 65_535;
 
 /// Returns the encryption of connections to a server over HTTPS that serves DNS at `url`.
 ///

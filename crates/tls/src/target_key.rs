@@ -164,7 +164,7 @@ impl KeyState {
         let refused = self.refused.take();
         match fetched {
             // The next fetch, after a pause, may show that it has the key by then.
-            Ok((key, _)) if refused.is_some_and(|refused| *refused == key) => {
+            Ok((key, _)) if refused.as_deref() == Some(&key) => {
                 self.fault = Some(EncryptionFault::ObliviousKey);
             }
             Ok((key, age)) => {
