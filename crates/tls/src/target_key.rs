@@ -96,8 +96,8 @@ impl TargetKey {
                 fetch: false,
             });
         }
-        if state.fetching_until.is_some_and(|until| until <= now) {
-            state.settle(Err(EncryptionFault::ObliviousTimeout), now);
+        if let Some(until) = state.fetching_until.filter(|until| *until <= now) {
+            state.settle(Err(EncryptionFault::ObliviousTimeout), until);
         }
         if state.ages.is_some_and(|ages| ages.expires <= now) {
             (state.key, state.ages) = (None, None);
