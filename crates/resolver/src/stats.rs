@@ -73,7 +73,7 @@ impl UpstreamStats {
             bad_replies: Counter::default(),
             handshakes: Counter::default(),
             resumptions: Counter::default(),
-            encryption_faults: Default::default(),
+            encryption_faults: std::array::from_fn(|_| Counter::default()),
             last_fault: AtomicUsize::new(ENCRYPTION_FAULTS),
             smoothed_rtt: Counter::default(),
             failing: AtomicBool::new(false),
