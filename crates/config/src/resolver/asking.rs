@@ -146,7 +146,7 @@ keys! {
         /// always.
         live "schedules" schedules: Option<Vec<At<String>>> = None, example ["evening"];
         /// The servers. The default port is 53, and 853 of one with `#`, which is queried over TLS; over
-        /// HTTPS or QUIC as in `[[resolver.forward]]`. The fastest is queried first.
+        /// HTTPS or QUIC or by Oblivious DoH as in `[[resolver.forward]]`. The fastest is queried first.
         live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.54#ns1.corp.example", "[2001:db8::54]@8853#ns1.corp.example"];
         /// PEM file of the CA certificates that the names of servers are verified with, in place of those of
         /// the system.
