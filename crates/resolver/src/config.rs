@@ -18,8 +18,8 @@ pub enum Reach {
     UdpThenTcp,
     /// By TCP only.
     Tcp,
-    /// Over TLS (RFC 7858), HTTPS (RFC 8484, RFC 9230) or QUIC (RFC 9250) only: no query to it is ever sent in
-    /// the clear.
+    /// Over TLS (RFC 7858), HTTPS (RFC 8484, RFC 9230) or QUIC (RFC 9250) only: no query to it is ever sent
+    /// in the clear.
     Encrypted(Encryption),
 }
 

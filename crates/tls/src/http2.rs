@@ -1,7 +1,7 @@
 //! HTTP/2 over TLS to another server, without sockets: requests, each with a tag, and their responses.
 //!
-//! HTTP/2 is that of `h2`, which is asynchronous: it reads and writes a pipe in memory, and is polled whenever
-//! something has changed, so that no task and no waker is needed. Redirections are not followed.
+//! HTTP/2 is that of `h2`, which is asynchronous: it reads and writes a pipe in memory, and is polled
+//! whenever something has changed, so that no task and no waker is needed. Redirections are not followed.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
 //! TLS settings: the certificates of this server, its session tickets, the challenges of a CA, the CA
 //! certificates that other servers are authenticated with, connections to other DNS servers over TLS
 //! (`client`), HTTPS (`https`), Oblivious DoH (`oblivious`) and QUIC (`doq`, and `quic` for one with tokio),
-//! messages of Oblivious DoH (`odoh`), errors in words (`words`), and the cryptography of all TLS connections. Without sockets: `net`
-//! and `fetch` have these.
+//! messages of Oblivious DoH (`odoh`), errors in words (`words`), and the cryptography of all TLS
+//! connections. Without sockets: `net` and `fetch` have these.
 #![forbid(unsafe_code)]
 
 mod authorities;

@@ -116,7 +116,8 @@ fn braced(name: &str) -> String {
     format!("{{{name}}}")
 }
 
-/// Returns a value as it stands in a URL (RFC 6570 §3.2.1: all but unreserved characters in percent-encoding).
+/// Returns a value as it stands in a URL: all but unreserved characters in percent-encoding (RFC 6570
+/// §3.2.1).
 fn escaped(value: &str) -> String {
     let mut text = String::new();
     for byte in value.bytes() {

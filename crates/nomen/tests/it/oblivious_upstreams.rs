@@ -1,5 +1,5 @@
-//! Rules whose servers are asked by Oblivious DoH (RFC 9230): a proxy in the test passes messages on to another
-//! nomen. `tls` has tests of proxies and targets that fail in other ways.
+//! Rules whose servers are asked by Oblivious DoH (RFC 9230): a proxy in the test passes messages on to
+//! another nomen. `tls` has tests of proxies and targets that fail in other ways.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
