@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tls::{ObliviousConfig, ObliviousKeys, ObliviousSeed};
 
+use crate::metrics::http;
 use crate::oblivious_proxy::ObliviousProxy;
 use crate::streamed_upstreams::{LONG_TIMEOUTS, SERVER_PIN, SHORT_TIMEOUTS, folder, forwarder, shown};
 use crate::support::{APEX, Server, free_address, text, written};
@@ -82,7 +83,7 @@ fn refusal(spec: &str, keys: &str) -> String {
 #[test]
 fn queries_are_answered_and_the_proxy_sees_neither_them_nor_the_answers() {
     let oblivious = Oblivious::start();
-    let (server, _) = forwarder(&oblivious.spec(), LONG_TIMEOUTS);
+    let (server, metrics) = forwarder(&oblivious.spec(), LONG_TIMEOUTS);
     assert_eq!(server.query(&["secret-name.example", "+short"]), "192.0.2.80\n");
     assert_eq!(server.query(&["secret-other.example", "+short"]), "192.0.2.80\n");
     let seen = oblivious.proxy.seen();
@@ -108,6 +109,9 @@ fn queries_are_answered_and_the_proxy_sees_neither_them_nor_the_answers() {
     assert!(list["odoh"].as_u64() >= Some(2) && list["https"] == 0 && list["udp"] == 0, "{list}");
     let name = list["server"].as_str().expect("a name");
     assert!(name.contains(" over ODoH (odoh://dns.example:") && name.contains("?proxy=https://"), "{name}");
+    let page = http(metrics, "GET /metrics");
+    let count = format!("nomen_upstream_odoh_queries_total{{server=\"{name}\"}} {}\n", list["odoh"]);
+    assert!(page.contains(&count), "{count}");
     let said = text(&server.ctl(&["explain", "c.example"]).stdout);
     assert!(said.contains(" by odoh, query 1"), "{said}");
 }
