@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use resolver::{Reach, Upstream};
 use tls::client::{Authorities, ClientSettings, HostName, KeyPin, PinFault, ServerIdentity};
-use tls::{AuthoritiesFault, HttpsUrl, HttpsUrlFault};
+use tls::{
+    AuthoritiesFault, HttpsUrl, HttpsUrlFault, ObliviousConfig, ObliviousConfigsFault, TargetKeySource,
+};
 use toml::Spanned;
 use toml::de::DeValue;
 use transport::{Encryption, EncryptionFault, Transport};
@@ -28,9 +30,16 @@ const ADDRESS: char = '@';
 const QUIC: &str = "quic://";
 /// Begins a server over HTTPS.
 const HTTPS: &str = "https://";
+/// Begins a target of Oblivious DoH.
+const ODOH: &str = "odoh://";
+/// Separates the target, and its configurations if it has any, from its proxy.
+const PROXY: &str = "proxy=";
+/// Begins the configurations of a target.
+const CONFIGS: &str = "configs=";
 
 /// Another server, written `ip`, `ip@port`, for TLS `ip#identity` or `ip@port#identity`, for HTTPS
-/// `https://host/path@ip` and for QUIC `quic://host@ip`, the last two with or without `#identity`.
+/// `https://host/path@ip`, for QUIC `quic://host@ip`, and for Oblivious DoH
+/// `odoh://target/path@ip?proxy=https://host/path@ip`, the last three with or without `#identity`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamServer {
     /// Its address and port.
@@ -50,6 +59,25 @@ enum Over {
     Https(HttpsUrl),
     /// DNS over QUIC. The name or address of the host, as written.
     Quic(String),
+    /// Oblivious DoH.
+    Oblivious(Box<ObliviousServer>),
+}
+
+/// A target of Oblivious DoH and its proxy, whose address is that of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ObliviousServer {
+    target: HttpsUrl,
+    key: ObliviousServerKey,
+    proxy: HttpsUrl,
+}
+
+/// Where the key of a target comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ObliviousServerKey {
+    /// It is written in the configuration.
+    Written(ObliviousConfig),
+    /// The target at this address has it, which is authenticated so.
+    Target(IpAddr, TlsServer),
 }
 
 /// How a server is authenticated over TLS.
@@ -92,7 +120,19 @@ pub enum UpstreamFault {
     BadAddress(String),
     /// Any server would be accepted over HTTPS.
     OpportunisticHttps,
-    /// A zone cannot come from a server over HTTPS or QUIC.
+    /// A target of Oblivious DoH has no proxy.
+    NoProxy,
+    /// The proxy of a target has a fault.
+    BadProxy(Box<UpstreamFault>),
+    /// The text behind a target is not its configurations.
+    BadTargetKey(String),
+    /// The configurations of a target cannot be used.
+    BadConfigs(ObliviousConfigsFault),
+    /// A target has a name, and neither an address nor configurations; the text of the target.
+    NoTargetKey(String),
+    /// A target has an address and configurations.
+    TwoTargetKeys,
+    /// A zone cannot come from a server over HTTPS or QUIC, or by Oblivious DoH.
     OnlyTls,
 }
 
@@ -115,7 +155,9 @@ impl fmt::Display for UpstreamFault {
                 f,
                 "`{scheme}` is not supported; write `192.0.2.53` for UDP and TCP, \
                  `192.0.2.53#dns.example.net` for TLS, `{HTTPS}dns.example.net/dns-query@192.0.2.53` for \
-                 HTTPS, `{QUIC}dns.example.net@192.0.2.53` for QUIC"
+                 HTTPS, `{QUIC}dns.example.net@192.0.2.53` for QUIC, \
+                 `{ODOH}dns.example.net/dns-query@192.0.2.53?{PROXY}{HTTPS}proxy.example/dns-query@198.51.100.1` \
+                 for Oblivious DoH"
             ),
             Self::BadUrl(url, fault) => write!(f, "`{url}`: {fault}"),
             Self::BadHost(host) => {
@@ -132,6 +174,27 @@ impl fmt::Display for UpstreamFault {
                 f,
                 "a server over HTTPS is authenticated (RFC 8484); `{OPPORTUNISTIC}` is for TLS and QUIC"
             ),
+            Self::NoProxy => write!(
+                f,
+                "the target of Oblivious DoH has no proxy; write it behind the target: \
+                 `?{PROXY}{HTTPS}proxy.example/dns-query@198.51.100.1`"
+            ),
+            Self::BadProxy(fault) => write!(f, "the proxy behind `{PROXY}`: {fault}"),
+            Self::BadTargetKey(text) => {
+                write!(
+                    f,
+                    "`{text}` stands in the place of the target's configurations, `{CONFIGS}` and base64"
+                )
+            }
+            Self::BadConfigs(fault) => write!(f, "the target's configurations behind `{CONFIGS}`: {fault}"),
+            Self::NoTargetKey(text) => write!(
+                f,
+                "the target's key is not known; write the address it is fetched from, \
+                 `{text}{ADDRESS}192.0.2.53`, or the target's configurations in base64, `{text}?{CONFIGS}…`"
+            ),
+            Self::TwoTargetKeys => {
+                write!(f, "with `{CONFIGS}` the target's key is not fetched: leave out its address")
+            }
             Self::OnlyTls => {
                 f.write_str("servers of a zone are asked over TCP or TLS: `192.0.2.53#ns1.example.net`")
             }
@@ -157,6 +220,7 @@ impl UpstreamServer {
             return match scheme.to_ascii_lowercase().as_str() {
                 "https" => Self::parse_https(text),
                 "quic" => Self::parse_quic(text),
+                "odoh" => Self::parse_oblivious(text),
                 _ => Err(UpstreamFault::Scheme(format!("{scheme}://"))),
             };
         }
@@ -187,6 +251,35 @@ impl UpstreamServer {
         Ok(UpstreamServer { address, tls: Some(tls), over: Over::Https(url) })
     }
 
+    /// Parses a target of Oblivious DoH and its proxy.
+    fn parse_oblivious(text: &str) -> Result<Self, UpstreamFault> {
+        let (_, rest) = text.split_at(ODOH.len());
+        let (place, parameters) = rest.split_once('?').ok_or(UpstreamFault::NoProxy)?;
+        // The proxy is the last parameter, since it has the same characters as the whole.
+        let (configs, proxy) = match parameters.strip_prefix(PROXY) {
+            Some(proxy) => (None, proxy),
+            None => {
+                let (configs, proxy) = parameters.split_once('&').ok_or(UpstreamFault::NoProxy)?;
+                (Some(configs), proxy.strip_prefix(PROXY).ok_or(UpstreamFault::NoProxy)?)
+            }
+        };
+        let (target, address) = split_address(place);
+        let url = format!("{HTTPS}{target}");
+        let target: HttpsUrl =
+            url.parse().map_err(|fault| UpstreamFault::BadUrl(format!("{ODOH}{target}"), fault))?;
+        let key = ObliviousServerKey::parse(place, &target, address, configs)?;
+        let of_proxy = |fault| UpstreamFault::BadProxy(Box::new(fault));
+        let server = match proxy.get(..HTTPS.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(HTTPS)) {
+            true => Self::parse_https(proxy).map_err(of_proxy)?,
+            false => return Err(of_proxy(UpstreamFault::BadUrl(proxy.to_owned(), HttpsUrlFault::NoUrl))),
+        };
+        let Over::Https(proxy) = server.over else { return Err(UpstreamFault::NoProxy) };
+        let unusable = |fault| of_proxy(UpstreamFault::BadUrl(proxy.to_string(), fault));
+        proxy.to_target(&target).map_err(unusable)?;
+        let over = Over::Oblivious(Box::new(ObliviousServer { target, key, proxy }));
+        Ok(UpstreamServer { over, ..server })
+    }
+
     /// Parses a server over QUIC.
     fn parse_quic(text: &str) -> Result<Self, UpstreamFault> {
         let (place, identity) = split_identity(text);
@@ -214,19 +307,31 @@ impl UpstreamServer {
     /// Returns an error for a server that zones cannot come from.
     ///
     /// # Errors
-    /// It is one over HTTPS or QUIC.
+    /// It is one over HTTPS or QUIC, or by Oblivious DoH.
     pub(crate) fn with_zones(self) -> Result<Self, UpstreamFault> {
         if self.over == Over::Dns { Ok(self) } else { Err(UpstreamFault::OnlyTls) }
     }
 
-    /// Returns whether it is queried over TLS, HTTPS or QUIC.
+    /// Returns whether it is queried over TLS, HTTPS or QUIC, or by Oblivious DoH.
     pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Returns whether it is authenticated by its name.
+    /// Returns whether it, or the target behind it, is authenticated by its name.
     pub fn is_named(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.name.is_some())
+        let is_named = |tls: &TlsServer| tls.name.is_some();
+        self.tls.as_ref().is_some_and(is_named) || self.target_tls().is_some_and(is_named)
+    }
+
+    /// Returns how the target that it is a proxy of is authenticated, if its key is fetched.
+    fn target_tls(&self) -> Option<&TlsServer> {
+        match &self.over {
+            Over::Oblivious(oblivious) => match &oblivious.key {
+                ObliviousServerKey::Target(_, tls) => Some(tls),
+                ObliviousServerKey::Written(_) => None,
+            },
+            Over::Dns | Over::Https(_) | Over::Quic(_) => None,
+        }
     }
 
     /// Returns how it is queried; `in_clear` if not over TLS.
@@ -244,6 +349,10 @@ impl UpstreamServer {
                 Over::Dns => tls::client::encryption(&identity, settings),
                 Over::Https(url) => tls::over_https(&identity, url),
                 Over::Quic(_) => tls::over_quic(&identity, settings),
+                Over::Oblivious(oblivious) => {
+                    let source = oblivious.key.source(oblivious.target.port())?;
+                    tls::over_oblivious_https(&identity, &oblivious.proxy, &oblivious.target, &source)
+                }
             };
             made.ok()
         });
@@ -258,17 +367,74 @@ impl UpstreamServer {
             Over::Dns => {
                 return Encryption::new(described, shown, |_| Err(EncryptionFault::UnknownIssuer));
             }
-            Over::Https(_) => Transport::Https,
+            Over::Https(_) | Over::Oblivious(_) => Transport::Https,
             Over::Quic(_) => Transport::Quic,
         };
         Encryption::streamed(transport, described, shown, |_, _| Err(EncryptionFault::UnknownIssuer))
     }
 
-    /// Sets the CA certificates that verify its name, if it has one.
+    /// Sets the CA certificates that verify its name and that of the target behind it, if they have one.
     pub(crate) fn set_authorities(&mut self, authorities: &Authorities) {
-        if let Some(tls) = self.tls.as_mut().filter(|tls| tls.name.is_some()) {
+        let target = match &mut self.over {
+            Over::Oblivious(oblivious) => match &mut oblivious.key {
+                ObliviousServerKey::Target(_, tls) => Some(tls),
+                ObliviousServerKey::Written(_) => None,
+            },
+            Over::Dns | Over::Https(_) | Over::Quic(_) => None,
+        };
+        for tls in self.tls.iter_mut().chain(target).filter(|tls| tls.name.is_some()) {
             tls.authorities = Some(authorities.clone());
         }
+    }
+}
+
+impl ObliviousServerKey {
+    /// Parses where the key of a target comes from: the address behind the target, or the configurations.
+    fn parse(
+        place: &str,
+        target: &HttpsUrl,
+        address: Option<&str>,
+        configs: Option<&str>,
+    ) -> Result<Self, UpstreamFault> {
+        match (configs, address) {
+            (Some(_), Some(_)) => Err(UpstreamFault::TwoTargetKeys),
+            (Some(text), None) => {
+                let bad = || UpstreamFault::BadTargetKey(text.to_owned());
+                let configs = text.strip_prefix(CONFIGS).ok_or_else(bad)?;
+                configs.parse().map(ObliviousServerKey::Written).map_err(UpstreamFault::BadConfigs)
+            }
+            (None, None) if target.address().is_none() => {
+                Err(UpstreamFault::NoTargetKey(format!("{ODOH}{place}")))
+            }
+            (None, _) => {
+                let address = host_address(place, target.address(), address)?;
+                Ok(ObliviousServerKey::Target(address, TlsServer::parse(target.host())?))
+            }
+        }
+    }
+
+    /// Returns where the key comes from, for the port of the target; `None` if there is no authority for its
+    /// name.
+    fn source(&self, port: u16) -> Option<TargetKeySource> {
+        Some(match self {
+            ObliviousServerKey::Written(config) => TargetKeySource::Configured(config.clone()),
+            ObliviousServerKey::Target(ip, tls) => {
+                TargetKeySource::Fetched(SocketAddr::new(*ip, port), tls.identity()?)
+            }
+        })
+    }
+}
+
+impl fmt::Display for ObliviousServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObliviousServer { target, key, proxy } = self;
+        write!(f, "{ODOH}{}", target.without_scheme())?;
+        match key {
+            ObliviousServerKey::Written(configs) => write!(f, "?{CONFIGS}{configs}&")?,
+            ObliviousServerKey::Target(ip, _) if target.address() == Some(*ip) => f.write_str("?")?,
+            ObliviousServerKey::Target(ip, _) => write!(f, "{ADDRESS}{ip}?")?,
+        }
+        write!(f, "{PROXY}{proxy}")
     }
 }
 
@@ -367,6 +533,10 @@ impl fmt::Display for UpstreamServer {
                 url.fmt(f)?;
                 url.host()
             }
+            Over::Oblivious(oblivious) => {
+                oblivious.fmt(f)?;
+                oblivious.proxy.host()
+            }
             Over::Quic(host) => {
                 f.write_str(QUIC)?;
                 match host.contains(':') {
@@ -389,7 +559,9 @@ impl fmt::Display for UpstreamServer {
 
 impl Value for UpstreamServer {
     fn kind() -> String {
-        "server `ip`, `ip@port`, `ip#name`, `ip@port#name`, `https://host/path@ip` or `quic://host@ip`".into()
+        "server `ip`, `ip@port`, `ip#name`, `ip@port#name`, `https://host/path@ip`, `quic://host@ip` or \
+         `odoh://target/path@ip?proxy=https://host/path@ip`"
+            .into()
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         reader.text(node, "a server such as \"192.0.2.53\" or \"192.0.2.53#dns.example.net\"", Self::parse)
@@ -567,6 +739,87 @@ mod tests {
         }
         assert!(matches!(fault("quic://0.0.0.0"), UpstreamFault::Address(ServerFault::NoServer(_))));
         assert_eq!(fault("quic://a.example@192.0.2.1#"), UpstreamFault::NoIdentity);
+    }
+
+    const CONFIGS_TEXT: &str = "ACwAAQAoACAAAQABACABAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ==";
+
+    #[test]
+    fn a_target_of_oblivious_doh_stands_before_its_proxy() {
+        let configs = format!("odoh://dns.example/q?configs={CONFIGS_TEXT}&proxy=https://192.0.2.1/p");
+        for (text, shown, address) in [
+            ("odoh://dns.example/q@192.0.2.53?proxy=https://proxy.example/p@192.0.2.1", "", "192.0.2.1:443"),
+            (
+                "ODOH://DNS.example:8443@[2001:db8::1]?proxy=HTTPS://proxy.example:8443@[2001:db8::2]",
+                "odoh://dns.example:8443/dns-query@2001:db8::1?proxy=https://proxy.example:8443/dns-query@2001:db8::2",
+                "[2001:db8::2]:8443",
+            ),
+            (
+                "odoh://192.0.2.53/q?proxy=https://proxy.example/p?a=b&c=d@192.0.2.1#other.example",
+                "",
+                "192.0.2.1:443",
+            ),
+            (
+                "odoh://dns.example/q@192.0.2.53?proxy=https://proxy.example/{targethost}/{targetpath}@192.0.2.1",
+                "",
+                "192.0.2.1:443",
+            ),
+            (
+                "odoh://dns.example/q@192.0.2.53?proxy=https://proxy.example/p{?targethost,targetpath}@192.0.2.1",
+                "odoh://dns.example/q@192.0.2.53?proxy=https://proxy.example/p@192.0.2.1",
+                "192.0.2.1:443",
+            ),
+            (&configs, "", "192.0.2.1:443"),
+        ] {
+            let server = UpstreamServer::parse(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+            assert_eq!(server.to_string(), if shown.is_empty() { text } else { shown });
+            assert_eq!(server.address.0, address.parse().expect("an address"), "{text}");
+            assert_eq!(UpstreamServer::parse(&server.to_string()), Ok(server.clone()), "{text}");
+            assert!(server.is_encrypted() && server.with_zones() == Err(UpstreamFault::OnlyTls));
+        }
+        let named = |text: &str| UpstreamServer::parse(text).expect(text).is_named();
+        assert!(named(&configs));
+        let pinned = format!("{configs}#{PIN_TEXT}");
+        assert!(!named(&pinned), "no name has to be verified");
+        assert!(named(&pinned.replace(&format!("?configs={CONFIGS_TEXT}&"), "@192.0.2.53?")), "the target's");
+    }
+
+    #[test]
+    fn a_target_without_a_proxy_or_a_key_is_refused_with_its_fault() {
+        let proxy = "proxy=https://proxy.example/p@192.0.2.1";
+        let fault = |text: &str| UpstreamServer::parse(text).expect_err(text);
+        for text in ["odoh://dns.example/q", "odoh://dns.example@192.0.2.1?a=b", "odoh://a@192.0.2.1?a&b=c"] {
+            assert_eq!(fault(text), UpstreamFault::NoProxy, "{text}");
+        }
+        let without = UpstreamFault::NoTargetKey("odoh://dns.example/q".into());
+        assert_eq!(fault(&format!("odoh://dns.example/q?{proxy}")), without);
+        let other = UpstreamFault::BadTargetKey("key=AA==".into());
+        assert_eq!(fault(&format!("odoh://dns.example/q?key=AA==&{proxy}")), other);
+        for (configs, expected) in [
+            ("?", ObliviousConfigsFault::NoBase64),
+            ("AAAA", ObliviousConfigsFault::Malformed),
+            ("AAcAAgADAQID", ObliviousConfigsFault::Unsupported),
+        ] {
+            let text = format!("odoh://dns.example/q?configs={configs}&{proxy}");
+            assert_eq!(fault(&text), UpstreamFault::BadConfigs(expected), "{configs}");
+        }
+        let both = format!("odoh://dns.example/q@192.0.2.53?configs={CONFIGS_TEXT}&{proxy}");
+        assert_eq!(fault(&both), UpstreamFault::TwoTargetKeys);
+        for url in ["", "user@dns.example/q", "dns.example:0/q"] {
+            let text = format!("odoh://{url}@192.0.2.53?{proxy}");
+            assert!(matches!(fault(&text), UpstreamFault::BadUrl(..)), "{text}");
+        }
+        for (proxy, expected) in [
+            ("https://proxy.example/p", UpstreamFault::NoAddress("https://proxy.example/p".into())),
+            ("http://192.0.2.1/p", UpstreamFault::BadUrl("http://192.0.2.1/p".into(), HttpsUrlFault::NoUrl)),
+            ("https://192.0.2.1/p#opportunistic", UpstreamFault::OpportunisticHttps),
+            (
+                "https://192.0.2.1/{targetpath}",
+                UpstreamFault::BadUrl("https://192.0.2.1/{targetpath}".into(), HttpsUrlFault::Template),
+            ),
+        ] {
+            let text = format!("odoh://dns.example/q@192.0.2.53?proxy={proxy}");
+            assert_eq!(fault(&text), UpstreamFault::BadProxy(Box::new(expected)), "{proxy}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ enum Heard {
     Insecure(u64, EncryptionFault),
     Failed(u64, u16, Option<EncryptionFault>),
     Draining(u64),
+    KeyWanted(u64),
     Timeout,
     Waits,
     From(u64),
@@ -77,6 +78,7 @@ impl Core for Relay {
             Event::Insecure { link, fault } => Heard::Insecure(link.0, fault),
             Event::Failed { link, id, fault } => Heard::Failed(link.0, id, fault),
             Event::Draining { link } => Heard::Draining(link.0),
+            Event::KeyWanted { link } => Heard::KeyWanted(link.0),
         };
         let _ = self.heard.send(heard);
     }

@@ -95,8 +95,9 @@ pub(crate) struct ServeArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Forward all queries to this server, as ADDRESS or ADDRESS@PORT, over TLS as ADDRESS#NAME or
-    /// ADDRESS@PORT#NAME, over HTTPS as https://NAME/PATH@ADDRESS, or over QUIC as quic://NAME@ADDRESS; may
-    /// be given several times. Instead of a configuration file.
+    /// ADDRESS@PORT#NAME, over HTTPS as https://NAME/PATH@ADDRESS, over QUIC as quic://NAME@ADDRESS, or by
+    /// Oblivious DoH as odoh://NAME/PATH@ADDRESS?proxy=https://NAME/PATH@ADDRESS; may be given several times.
+    /// Instead of a configuration file.
     #[arg(long, value_name = "SERVER", value_parser = forwarder, conflicts_with = "config")]
     pub(crate) forward: Vec<UpstreamServer>,
     /// Resolve all queries from the root servers down, for this machine. Instead of a configuration file.

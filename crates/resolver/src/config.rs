@@ -18,8 +18,8 @@ pub enum Reach {
     UdpThenTcp,
     /// By TCP only.
     Tcp,
-    /// Over TLS (RFC 7858), HTTPS (RFC 8484) or QUIC (RFC 9250) only: no query to it is ever sent in the
-    /// clear.
+    /// Over TLS (RFC 7858), HTTPS (RFC 8484, RFC 9230) or QUIC (RFC 9250) only: no query to it is ever sent
+    /// in the clear.
     Encrypted(Encryption),
 }
 
@@ -51,6 +51,8 @@ pub enum UpstreamTransport {
     Https,
     /// A stream of a connection over QUIC (RFC 9250).
     Quic,
+    /// A stream of a connection over HTTPS to a proxy, for a target behind it (RFC 9230).
+    Oblivious,
 }
 
 impl fmt::Display for UpstreamTransport {
@@ -61,6 +63,7 @@ impl fmt::Display for UpstreamTransport {
             UpstreamTransport::Tls => "tls",
             UpstreamTransport::Https => "https",
             UpstreamTransport::Quic => "quic",
+            UpstreamTransport::Oblivious => "odoh",
         })
     }
 }

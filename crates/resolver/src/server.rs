@@ -31,6 +31,8 @@ pub(crate) struct Server {
     without: Without,
     /// Connections to it, the oldest first.
     pub(crate) connections: Vec<Link>,
+    /// The connection that fetches the key of the target behind it.
+    pub(crate) key_link: Option<Link>,
     pub(crate) stats: Arc<UpstreamStats>,
     /// Why the last attempt at an encrypted connection failed, unless it succeeded.
     pub(crate) insecure: Option<EncryptionFault>,
@@ -89,6 +91,7 @@ impl Server {
             server_cookie: None,
             without: Without::default(),
             connections: Vec::new(),
+            key_link: None,
             insecure: None,
             used: None,
             transports: None,
@@ -211,10 +214,11 @@ impl Server {
 
     /// Returns the transport of a query to it, over a connection or not.
     pub(crate) fn transport(&self, stream: bool) -> UpstreamTransport {
-        let encrypted = self.upstream.reach.encryption().map(Encryption::transport);
-        match (stream, encrypted) {
+        let encryption = self.upstream.reach.encryption();
+        match (stream, encryption.map(Encryption::transport)) {
             (false, _) => UpstreamTransport::Udp,
             (true, None) => UpstreamTransport::Tcp,
+            (true, _) if encryption.is_some_and(Encryption::is_oblivious) => UpstreamTransport::Oblivious,
             (true, Some(Transport::Https)) => UpstreamTransport::Https,
             (true, Some(Transport::Quic)) => UpstreamTransport::Quic,
             (true, Some(_)) => UpstreamTransport::Tls,

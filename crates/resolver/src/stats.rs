@@ -27,6 +27,8 @@ pub struct UpstreamStats {
     pub https: Counter,
     /// Queries sent over QUIC.
     pub quic: Counter,
+    /// Queries sent by Oblivious DoH.
+    pub odoh: Counter,
     /// Of all, queries that only probe whether a failing server answers again.
     pub probes: Counter,
     /// Replies that matched their query, by round-trip time: see [`RTT_BUCKETS`].
@@ -62,6 +64,7 @@ impl UpstreamStats {
             tls: Counter::default(),
             https: Counter::default(),
             quic: Counter::default(),
+            odoh: Counter::default(),
             probes: Counter::default(),
             rtt: Default::default(),
             rtt_sum: Counter::default(),
@@ -70,7 +73,7 @@ impl UpstreamStats {
             bad_replies: Counter::default(),
             handshakes: Counter::default(),
             resumptions: Counter::default(),
-            encryption_faults: Default::default(),
+            encryption_faults: std::array::from_fn(|_| Counter::default()),
             last_fault: AtomicUsize::new(ENCRYPTION_FAULTS),
             smoothed_rtt: Counter::default(),
             failing: AtomicBool::new(false),
@@ -85,6 +88,7 @@ impl UpstreamStats {
             UpstreamTransport::Tls => &self.tls,
             UpstreamTransport::Https => &self.https,
             UpstreamTransport::Quic => &self.quic,
+            UpstreamTransport::Oblivious => &self.odoh,
         }
     }
 

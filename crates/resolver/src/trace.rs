@@ -453,6 +453,7 @@ impl fmt::Display for Upstream {
             crate::config::Reach::Tcp => write!(f, "{} over TCP", self.address),
             crate::config::Reach::Encrypted(encryption) => {
                 let transport = match encryption.transport() {
+                    _ if encryption.is_oblivious() => "ODoH",
                     Transport::Https => "HTTPS",
                     Transport::Quic => "QUIC",
                     _ => "TLS",

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! scenario NAME                          starts one; `#` starts a comment
-//! upstream a [tcp | tls [NAME] | https | quic]  the next server: 192.0.2.1, 192.0.2.2, …
+//! upstream a [tcp | tls [NAME] | https | quic | odoh]  the next server: 192.0.2.1, 192.0.2.2, …
 //! rule . a b [norec] [first]             names at and below . go to a and b, without RD; then to the
 //!                                        root, which has no servers
 //! set KEY VALUE                          a setting; without, there is no exploration
@@ -21,6 +21,9 @@
 //! secured a [resumed], insecure a FAULT  its encryption is established, or fails
 //! unanswered a FAULT, draining a         the query fails on its stream (`unprocessed`: can be sent again);
 //!                                        the server takes no more queries on the link
+//! wants a                                queries on that link need the key of the target behind a
+//! fetched a                              it is fetched; the link to the target is a/key, as in
+//!                                        refused a/key, insecure a/key FAULT, unanswered a/key FAULT
 //! at +20ms                               advances the time
 //!
 //! query a udp www.example. A [WHAT]      a gets this query now; WHAT: mixed rd cd do plain
@@ -28,6 +31,8 @@
 //! answer 1 [FLAGS] RCODE: RECORD; auth RECORD              client 1 gets exactly this
 //! failed 1 REASON                        client 1 gets no answer
 //! drops a tcp                            the resolver closes a link to a now
+//! fetches a                              the resolver opens a link to the target behind a
+//! resumes a                              a link to a goes on after that
 //! cancels a                              the resolver cancels the last query to a, or a#2 the second
 //! ended OUTCOME                          outcome of the last lookup that ended; `nothing`: none
 //!                                        since the last such line
@@ -54,4 +59,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { basics retry servers forgery downgrade streams answers limits reload trace dead tls streamed }
+scenarios! { basics retry servers forgery downgrade streams answers limits reload trace dead tls streamed oblivious }

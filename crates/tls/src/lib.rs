@@ -1,8 +1,8 @@
 //! TLS settings: the certificates of this server, its session tickets, the challenges of a CA, the CA
 //! certificates that other servers are authenticated with, connections to other DNS servers over TLS
-//! (`client`), HTTPS (`https`) and QUIC (`doq`, and `quic` for one with tokio), messages of Oblivious DoH
-//! (`odoh`), errors in words (`words`), and the cryptography of all TLS connections. Without sockets: `net`
-//! and `fetch` have these.
+//! (`client`), HTTPS (`https`), Oblivious DoH (`oblivious`) and QUIC (`doq`, and `quic` for one with tokio),
+//! messages of Oblivious DoH (`odoh`), errors in words (`words`), and the cryptography of all TLS
+//! connections. Without sockets: `net` and `fetch` have these.
 #![forbid(unsafe_code)]
 
 mod authorities;
@@ -12,11 +12,14 @@ pub mod client;
 mod clients;
 mod doq;
 mod files;
+mod http2;
 mod https;
+mod oblivious;
 mod odoh;
 mod pin;
 pub mod quic;
 mod server;
+mod target_key;
 mod tickets;
 mod url;
 mod words;
@@ -30,6 +33,7 @@ pub use clients::ClientCertificates;
 pub use doq::over_quic;
 pub use files::RandomKeyFault;
 pub use https::over_https;
+pub use oblivious::{TargetKeySource, over_oblivious_https};
 pub use odoh::{
     OBLIVIOUS_CONFIGS, OBLIVIOUS_MESSAGE, ObliviousConfig, ObliviousConfigsFault, ObliviousFault,
     ObliviousKeys, ObliviousKeysInUse, ObliviousSeed, ObliviousSeeds, OpenedQuery, ResponseOpener,

@@ -16,6 +16,9 @@ use tls::client::{Authorities, ClientSettings, ServerIdentity};
 use tokio::sync::Notify;
 use transport::{ConnectionSession, Encryption, EncryptionFault, StreamedEvent, StreamedSession, Transport};
 
+#[path = "streamed/oblivious.rs"]
+mod oblivious;
+
 /// How long a test waits for anything.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -206,20 +209,7 @@ where
         let (request, mut responder) = accepted?;
         assert_eq!(request.uri().path(), "/dns-query");
         assert_eq!(request.headers()["content-type"], "application/dns-message");
-        let mut body = request.into_body();
-        let mut message = Vec::new();
-        // The connection has to be polled while the body arrives.
-        loop {
-            let data = poll_fn(|context| {
-                let _ = connection.poll_closed(context);
-                body.poll_data(context)
-            });
-            match data.await {
-                Some(Ok(data)) => message.extend_from_slice(&data),
-                // The end, or a cancelled query.
-                Some(Err(_)) | None => break,
-            }
-        }
+        let message = whole(&mut connection, request.into_body()).await;
         if message.is_empty() {
             continue;
         }
@@ -247,6 +237,25 @@ where
         }
     }
     Ok(())
+}
+
+/// Returns the body of a request, or what came of it before it was cancelled.
+async fn whole<S>(connection: &mut h2::server::Connection<S, Bytes>, mut body: h2::RecvStream) -> Vec<u8>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let mut message = Vec::new();
+    // The connection has to be polled while the body arrives.
+    loop {
+        let data = poll_fn(|context| {
+            let _ = connection.poll_closed(context);
+            body.poll_data(context)
+        });
+        match data.await {
+            Some(Ok(data)) => message.extend_from_slice(&data),
+            Some(Err(_)) | None => return message,
+        }
+    }
 }
 
 fn respond(responder: &mut Responder, status: u16, of_type: &str, body: Vec<u8>) {

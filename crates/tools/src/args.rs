@@ -612,7 +612,8 @@ pub enum CtlForward {
         /// The domain; "." for all names without another rule.
         domain: String,
         /// Servers, as ADDRESS or ADDRESS@PORT, over TLS as ADDRESS#NAME or ADDRESS@PORT#NAME, over HTTPS as
-        /// https://NAME/PATH@ADDRESS, or over QUIC as quic://NAME@ADDRESS.
+        /// https://NAME/PATH@ADDRESS, over QUIC as quic://NAME@ADDRESS, or by Oblivious DoH as
+        /// odoh://NAME/PATH@ADDRESS?proxy=https://NAME/PATH@ADDRESS.
         #[arg(required = true, value_parser = forwarder)]
         servers: Vec<UpstreamServer>,
         /// The servers are authoritative for the domain, not resolvers.

@@ -640,7 +640,7 @@ fn rule_text(rule: &Value) -> String {
     for server in rule.get("servers").and_then(Value::as_array).into_iter().flatten() {
         let [address, state, rtt] = ["server", "state", "rtt_us"].map(|key| field(server, key));
         let rtt = if rtt == "-" { "never measured".into() } else { format!("{rtt} us") };
-        let counts = ["udp", "tcp", "tls", "https", "quic", "timeouts", "failures", "bad_replies"];
+        let counts = ["udp", "tcp", "tls", "https", "quic", "odoh", "timeouts", "failures", "bad_replies"];
         let counts = counts.map(|key| format!("{key} {}", field(server, key))).join(", ");
         let fault = match field(server, "tls_fault") {
             none if none == "-" => String::new(),

@@ -3,7 +3,8 @@
 //!
 //! There are two kinds of connections. The messages of an [`EncryptedSession`] (TLS) follow each other, each
 //! after its length. A [`StreamedSession`] (HTTPS, QUIC) has a stream of its own for each query and its
-//! response, so that it is about messages and not about bytes.
+//! response, so that it is about messages and not about bytes. One of Oblivious DoH (RFC 9230) leads to a
+//! proxy; the key that its queries are encrypted to may come from a [`TargetKeyServer`].
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -46,6 +47,27 @@ struct Inner {
     identity: String,
     shown: String,
     sessions: Sessions,
+    /// For Oblivious DoH; otherwise `None`.
+    oblivious: Option<KeySource>,
+}
+
+/// Where the key of a target of Oblivious DoH comes from.
+enum KeySource {
+    /// It is configured.
+    Configured,
+    /// It is fetched from this server.
+    Fetched(TargetKeyServer),
+}
+
+/// The server that the key of a target of Oblivious DoH is fetched from: the target itself.
+#[derive(Clone, Debug)]
+pub struct TargetKeyServer {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// The encryption of connections to it. Their sessions fetch the key once, without a query: it is stored
+    /// when they report a [response](StreamedEvent::Response), which is empty. Every other event but
+    /// [`Established`](StreamedEvent::Established) means that it is not fetched.
+    pub encryption: Encryption,
 }
 
 impl Encryption {
@@ -56,7 +78,8 @@ impl Encryption {
         shown: String,
         begin: impl Fn(SocketAddr) -> Result<Box<dyn EncryptedSession>, EncryptionFault> + Send + Sync + 'static,
     ) -> Self {
-        Encryption(Arc::new(Inner { identity, shown, sessions: Sessions::Bytes(Box::new(begin)) }))
+        let sessions = Sessions::Bytes(Box::new(begin));
+        Encryption(Arc::new(Inner { identity, shown, sessions, oblivious: None }))
     }
 
     /// Returns the encryption over `transport`, HTTPS or QUIC, whose sessions `begin` makes.
@@ -69,11 +92,38 @@ impl Encryption {
         + Sync
         + 'static,
     ) -> Self {
-        Encryption(Arc::new(Inner {
-            identity,
-            shown,
-            sessions: Sessions::Streams(transport, Box::new(begin)),
-        }))
+        let sessions = Sessions::Streams(transport, Box::new(begin));
+        Encryption(Arc::new(Inner { identity, shown, sessions, oblivious: None }))
+    }
+
+    /// Returns the encryption of Oblivious DoH (RFC 9230), over HTTPS to a proxy. If the key of the target is
+    /// not configured, it is fetched from `keys`, whenever a session reports
+    /// [`KeyWanted`](StreamedEvent::KeyWanted).
+    pub fn oblivious(
+        identity: String,
+        shown: String,
+        keys: Option<TargetKeyServer>,
+        begin: impl Fn(SocketAddr, Instant) -> Result<Box<dyn StreamedSession>, EncryptionFault>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let sessions = Sessions::Streams(Transport::Https, Box::new(begin));
+        let oblivious = Some(keys.map_or(KeySource::Configured, KeySource::Fetched));
+        Encryption(Arc::new(Inner { identity, shown, sessions, oblivious }))
+    }
+
+    /// Whether queries are encrypted to a target behind a proxy (Oblivious DoH).
+    pub fn is_oblivious(&self) -> bool {
+        self.0.oblivious.is_some()
+    }
+
+    /// Returns the server that the key of the target is fetched from; `None` without one.
+    pub fn key_server(&self) -> Option<&TargetKeyServer> {
+        match &self.0.oblivious {
+            Some(KeySource::Fetched(server)) => Some(server),
+            Some(KeySource::Configured) | None => None,
+        }
     }
 
     /// Returns the transport of its connections: TLS, HTTPS or QUIC.
@@ -192,6 +242,9 @@ pub trait StreamedSession: Send {
     /// Handles the deadline.
     fn timeout(&mut self, now: Instant);
 
+    /// Goes on after a [wanted key](StreamedEvent::KeyWanted) was fetched, or was not.
+    fn resume(&mut self, _now: Instant) {}
+
     /// Ends the connection in order: the output then has the message for the server.
     fn close(&mut self, now: Instant);
 }
@@ -214,6 +267,10 @@ pub enum StreamedEvent {
         /// connection.
         fault: Option<EncryptionFault>,
     },
+    /// Queries wait for the target's key, or it soon ends: it is to be fetched from the
+    /// [server](Encryption::key_server) that has it, if no other connection is doing so. Then
+    /// [`resume`](StreamedSession::resume) is called.
+    KeyWanted,
     /// The server takes no further queries on this connection. Those in flight are answered.
     Draining,
     /// The connection has ended, by an error of the network, or by the server in order.
@@ -322,6 +379,22 @@ faults! {
     QuicReset { "quic-reset", "QUIC: the server reset the stream of the query" }
     /// The stream over QUIC has no complete DNS message, or more than one.
     QuicMessage { "quic-message", "QUIC: the response is not one DNS message" }
+    /// The target cannot be reached, or not authenticated, to fetch its key.
+    ObliviousTarget { "odoh-target", "ODoH: no secure connection to the target for its key" }
+    /// The key of the target did not arrive in time.
+    ObliviousTimeout { "odoh-timeout", "ODoH: timeout while waiting for the target's key" }
+    /// The target has another status than 200 for its configurations.
+    ObliviousNoConfigs { "odoh-no-configs", "ODoH: the target has no configurations (status is not 200)" }
+    /// The configurations of the target are malformed, too long, or of no supported kind.
+    ObliviousConfigs { "odoh-configs", "ODoH: the target's configurations cannot be used" }
+    /// The target has another key: the status of a response was 401.
+    ObliviousKey { "odoh-key", "ODoH: the target does not accept its key (status 401)" }
+    /// The response has another type than application/oblivious-dns-message.
+    ObliviousType { "odoh-type", "ODoH: the response is not an oblivious message (content type)" }
+    /// The response was not encrypted by the target, or changed since.
+    ObliviousResponse { "odoh-response", "ODoH: the response cannot be decrypted" }
+    /// The query is too long, or the key of the target is none.
+    ObliviousQuery { "odoh-query", "ODoH: the query cannot be encrypted" }
 }
 
 /// The number of faults: the length of tables with one entry per fault.
@@ -356,8 +429,8 @@ impl EncryptionFault {
     /// DNS message.
     pub const fn is_lasting(self) -> bool {
         use EncryptionFault::{
-            Alert, ConnectionRefused, HandshakeClosed, HandshakeTimeout, Http2, HttpReset, NotTls, Protocol,
-            Quic, QuicClosed, QuicReset, Unreachable,
+            Alert, ConnectionRefused, HandshakeClosed, HandshakeTimeout, Http2, HttpReset, NotTls,
+            ObliviousTarget, ObliviousTimeout, Protocol, Quic, QuicClosed, QuicReset, Unreachable,
         };
         !matches!(
             self,
@@ -368,6 +441,8 @@ impl EncryptionFault {
                 | Http2
                 | HttpReset
                 | NotTls
+                | ObliviousTarget
+                | ObliviousTimeout
                 | Protocol
                 | Quic
                 | QuicClosed
@@ -397,7 +472,7 @@ mod tests {
         for (index, fault) in EncryptionFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
             let protocol = fault.text().split_once(": ").map(|(protocol, _)| protocol);
-            assert!(matches!(protocol, Some("TLS" | "HTTPS" | "QUIC")), "{fault:?}");
+            assert!(matches!(protocol, Some("TLS" | "HTTPS" | "QUIC" | "ODoH")), "{fault:?}");
         }
     }
 

@@ -65,7 +65,7 @@ pub use clock::{Clock, unix_now};
 pub use counter::Counter;
 pub use encryption::{
     ConnectionSession, ENCRYPTION_FAULTS, EncryptedSession, Encryption, EncryptionFault, SessionState,
-    StreamedEvent, StreamedSession,
+    StreamedEvent, StreamedSession, TargetKeyServer,
 };
 pub use forwarded::ForwardedHeader;
 pub use handler::{Handler, HandlerFactory, WorkerContext};

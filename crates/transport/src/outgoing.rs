@@ -81,6 +81,11 @@ pub enum Action {
         /// The ID.
         id: u16,
     },
+    /// Let the session of a link go on, after a [wanted key](Event::KeyWanted) was fetched or was not.
+    Resume {
+        /// The link.
+        link: Link,
+    },
     /// Close a link: no event of it follows.
     Close {
         /// The link.
@@ -118,6 +123,12 @@ pub enum Event<'e> {
         id: u16,
         /// The reason; `None` if the query can be sent again on another link.
         fault: Option<EncryptionFault>,
+    },
+    /// Queries on a link need the key of a target, which is fetched from its
+    /// [server](Encryption::key_server).
+    KeyWanted {
+        /// The link.
+        link: Link,
     },
     /// The server takes no further queries on a link, and answers those in flight.
     Draining {

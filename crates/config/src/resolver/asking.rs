@@ -113,7 +113,8 @@ keys! {
         /// over TLS only, by default at port 853, and authenticated by its name after the `#`, by its key
         /// (`#sha256/` and the base64 of the SHA-256 digest of SubjectPublicKeyInfo; several with commas), or
         /// not at all (`#opportunistic`). `https://host/path@ip` is queried over HTTPS only, `quic://host@ip`
-        /// over QUIC only; the address is that of the host. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
+        /// over QUIC only; the address is that of the host. `odoh://target/path@ip?proxy=https://proxy@ip` is
+        /// queried by Oblivious DoH through a proxy. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
         live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.53#dns.example.net", "quic://dns.example.net@2001:db8::53"];
         /// PEM file of the CA certificates that the names of servers are verified with, in place of those of
         /// the system.
@@ -145,7 +146,7 @@ keys! {
         /// always.
         live "schedules" schedules: Option<Vec<At<String>>> = None, example ["evening"];
         /// The servers. The default port is 53, and 853 of one with `#`, which is queried over TLS; over
-        /// HTTPS or QUIC as in `[[resolver.forward]]`. The fastest is queried first.
+        /// HTTPS or QUIC or by Oblivious DoH as in `[[resolver.forward]]`. The fastest is queried first.
         live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.54#ns1.corp.example", "[2001:db8::54]@8853#ns1.corp.example"];
         /// PEM file of the CA certificates that the names of servers are verified with, in place of those of
         /// the system.

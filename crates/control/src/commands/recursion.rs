@@ -189,6 +189,7 @@ fn server(stats: &UpstreamStats) -> Value {
         "tls": stats.tls.get(),
         "https": stats.https.get(),
         "quic": stats.quic.get(),
+        "odoh": stats.odoh.get(),
         "tls_fault": stats.last_fault().map(|fault| fault.text()),
         "timeouts": stats.timeouts.get(),
         "failures": stats.failures.get(),

@@ -307,6 +307,8 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     counter("upstream_tls_queries", "Queries sent to this server over TLS", |s| s.tls.get())?;
     counter("upstream_https_queries", "Queries sent to this server over HTTPS", |s| s.https.get())?;
     counter("upstream_quic_queries", "Queries sent to this server over QUIC", |s| s.quic.get())?;
+    let help = "Queries sent by Oblivious DoH through this proxy";
+    counter("upstream_odoh_queries", help, |s| s.odoh.get())?;
     let help = "Queries sent to test whether this server answers again";
     counter("upstream_probes", help, |s| s.probes.get())?;
     let help = "Queries that this server did not answer in time";

@@ -478,6 +478,7 @@ impl<C: Core> Driver<C> {
                 StreamedEvent::Failed { id, fault } => {
                     core.event(Event::Failed { link, id, fault }, now, actions);
                 }
+                StreamedEvent::KeyWanted => core.event(Event::KeyWanted { link }, now, actions),
                 StreamedEvent::Draining => core.event(Event::Draining { link }, now, actions),
                 StreamedEvent::Ended(error) => return self.end(link, error, now),
                 StreamedEvent::Insecure(fault) => return self.insecure(link, fault, now),
@@ -552,6 +553,13 @@ impl<C: Core> Driver<C> {
                     Action::Cancel { link, id } => {
                         if let Some(streamed) = streamed(&mut self.links, link) {
                             let done = streamed.cancel(id, now);
+                            self.pass_events(link, done, now);
+                        }
+                        continue;
+                    }
+                    Action::Resume { link } => {
+                        if let Some(streamed) = streamed(&mut self.links, link) {
+                            let done = streamed.resume(now);
                             self.pass_events(link, done, now);
                         }
                         continue;

@@ -398,7 +398,7 @@ impl WorkerLinks {
                 },
                 Action::Send { link, message } => self.outbox.push((link, message)),
                 // A worker has datagram links only.
-                Action::Cancel { .. } => {}
+                Action::Cancel { .. } | Action::Resume { .. } => {}
                 Action::Close { link } => self.close(link),
             }
         }

@@ -91,6 +91,15 @@ impl StreamedLink {
         self.flush(now)
     }
 
+    /// Goes on after a wanted key was fetched, or was not.
+    ///
+    /// # Errors
+    /// As those of [`send`](Self::send).
+    pub(super) fn resume(&mut self, now: Instant) -> io::Result<()> {
+        self.session.resume(now);
+        self.flush(now)
+    }
+
     /// Returns when [`timeout`](Self::timeout) is to be called.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         self.session.deadline()

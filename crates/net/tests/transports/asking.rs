@@ -99,6 +99,7 @@ impl Core for Asker {
         | Event::Ended { link, .. }
         | Event::Insecure { link, .. }
         | Event::Failed { link, .. }
+        | Event::KeyWanted { link }
         | Event::Draining { link }) = event;
         let asked = self.waiting.remove(&link);
         actions.push(Action::Close { link });

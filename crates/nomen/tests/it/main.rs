@@ -49,6 +49,8 @@ mod matrix;
 mod metrics;
 mod migrate;
 mod migrate_access;
+mod oblivious_proxy;
+mod oblivious_upstreams;
 mod odd_files;
 mod odoh;
 mod offline_ksk;

@@ -10,17 +10,17 @@ use tempfile::TempDir;
 use crate::metrics::http;
 use crate::support::{APEX, Server, free_address, text, written};
 
-const SERVER_PIN: &str = "sha256/4Bk+iD5DaeLmvEE3T0l6f1cyQgIOp3jmqnNj3oC3VqE=";
+pub(crate) const SERVER_PIN: &str = "sha256/4Bk+iD5DaeLmvEE3T0l6f1cyQgIOp3jmqnNj3oC3VqE=";
 const SELF_PIN: &str = "sha256/FnXh1YnQwt+FtZSYk+Z/oNS8Giph+k2HD69ffUY+Usg=";
 /// Timeouts so long that no query is repeated, however slow the machine is.
-const LONG_TIMEOUTS: &str = "first-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
+pub(crate) const LONG_TIMEOUTS: &str = "first-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
                              client-timeout = \"60s\"\ntls-handshake-timeout = \"60s\"\nprobe-interval = \"100ms\"\n";
 /// Timeouts so short that a query to a server that does not respond fails within a second.
-const SHORT_TIMEOUTS: &str = "first-timeout = \"100ms\"\nmin-timeout = \"100ms\"\nclient-timeout = \"60s\"\n\
+pub(crate) const SHORT_TIMEOUTS: &str = "first-timeout = \"100ms\"\nmin-timeout = \"100ms\"\nclient-timeout = \"60s\"\n\
                               tls-handshake-timeout = \"300ms\"\nprobe-interval = \"100ms\"\n";
 
 /// A folder with the certificates.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let (folder, data) = (
         tempfile::tempdir().expect("a folder"),
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/tests/data"),
@@ -63,7 +63,7 @@ impl Upstream {
 }
 
 /// A server that forwards all names to this one, with more keys of `[resolver]`, and with metrics.
-fn forwarder(server: &str, keys: &str) -> (Server, SocketAddr) {
+pub(crate) fn forwarder(server: &str, keys: &str) -> (Server, SocketAddr) {
     let ca_file = if server.contains('#') { "" } else { "ca-file = \"ca.pem\"\n" };
     let metrics = free_address();
     let more = format!(
@@ -75,7 +75,7 @@ fn forwarder(server: &str, keys: &str) -> (Server, SocketAddr) {
 }
 
 /// The first server of the first rule.
-fn shown(server: &Server) -> serde_json::Value {
+pub(crate) fn shown(server: &Server) -> serde_json::Value {
     server.ctl_json(&["forward", "list"])[0]["servers"][0].clone()
 }
 

@@ -563,6 +563,19 @@ fn faults_in_a_rule_are_shown_where_they_stand() {
         ("servers = [\"192.0.2.1#sha256/%\"]", "it is not base64"),
         ("servers = [\"192.0.2.1#a.example,opportunistic\"]", "there can be no name or pin beside it"),
         ("servers = [\"192.0.2.1#a.example,b.example\"]", "`b.example` is the second"),
+        ("servers = [\"odoh://a.example@192.0.2.1\"]", "the target of Oblivious DoH has no proxy"),
+        (
+            "servers = [\"odoh://a.example/q?proxy=https://192.0.2.1/p\"]",
+            "write the address it is fetched from, `odoh://a.example/q@192.0.2.53`",
+        ),
+        (
+            "servers = [\"odoh://a.example/q@192.0.2.1?proxy=https://b.example/p\"]",
+            "the proxy behind `proxy=`: the host has a name; write its address behind it",
+        ),
+        (
+            "servers = [\"odoh://a.example/q?configs=AAAA&proxy=https://192.0.2.1/p\"]",
+            "the target's configurations behind `configs=`: they are malformed",
+        ),
     ] {
         let (good, said) = check(rule);
         assert!(!good && said.contains(fault) && said.contains("nomen.toml:4:12"), "{rule}: {said}");

@@ -79,7 +79,7 @@ impl Joined {
                 Action::Open { .. } => {}
                 Action::Send { link, message } => self.held.push((link, message)),
                 // No link here has streams.
-                Action::Cancel { .. } => {}
+                Action::Cancel { .. } | Action::Resume { .. } => {}
                 Action::Close { link } => self.held.retain(|(held, _)| *held != link),
             }
         }

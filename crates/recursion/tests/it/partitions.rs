@@ -191,7 +191,7 @@ impl Partitioned {
                     self.held.push((link, server, message));
                 }
                 // No link here has streams.
-                Action::Cancel { .. } => {}
+                Action::Cancel { .. } | Action::Resume { .. } => {}
                 Action::Close { link } => self.held.retain(|(held, ..)| *held != link),
             }
         }

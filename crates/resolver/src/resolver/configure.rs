@@ -8,7 +8,7 @@ use std::time::Instant;
 use transport::{Action, Link};
 
 use super::Resolver;
-use super::state::{LinkUse, LookupId, State, Timer, Try, TryId, Walk};
+use super::state::{Connection, KeyLink, LinkUse, LookupId, State, Timer, Try, TryId, Walk};
 use crate::config::ForwardConfig;
 use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::random::Random;
@@ -61,17 +61,25 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Closes connections to removed servers.
     fn drop_links(&mut self, actions: &mut Vec<Action>) {
         let gone = |(link, used): (&Link, &LinkUse)| match used {
-            LinkUse::Stream(connection) => self.servers.get(connection.server).is_none().then_some(*link),
+            LinkUse::Stream(Connection { server, .. }) | LinkUse::Key(KeyLink { server, .. }) => {
+                self.servers.get(*server).is_none().then_some(*link)
+            }
             LinkUse::Datagram(_) => None,
         };
         let mut gone: Vec<Link> = self.links.iter().filter_map(gone).collect();
         gone.sort_unstable();
         for link in gone {
-            if let Some(LinkUse::Stream(connection)) = self.links.remove(&link) {
-                self.drop_timer(Some(connection.idle_at), Timer::Idle(link));
-                self.drop_timer(connection.handshake_until, Timer::Handshake(link));
-                actions.push(Action::Close { link });
+            match self.links.remove(&link) {
+                Some(LinkUse::Stream(connection)) => {
+                    self.drop_timer(Some(connection.idle_at), Timer::Idle(link));
+                    self.drop_timer(connection.handshake_until, Timer::Handshake(link));
+                }
+                Some(LinkUse::Key(KeyLink { until, .. })) => {
+                    self.drop_timer(Some(until), Timer::Handshake(link));
+                }
+                Some(LinkUse::Datagram(_)) | None => continue,
             }
+            actions.push(Action::Close { link });
         }
     }
 

@@ -3,8 +3,8 @@
 //! A lookup has tries, each a query to one server, on a link of its own or on a kept connection. All its
 //! tries stay open until the lookup ends: the first useful reply answers it. `tries` sends them and continues
 //! after failures; `replies` evaluates replies; `streams` keeps the connections; `state` has the types;
-//! `configure` replaces the settings. `encrypted` has encrypted transports of authoritative servers. `payers`
-//! chooses the budget that a lookup is charged to.
+//! `configure` replaces the settings. `encrypted` has encrypted transports of authoritative servers,
+//! `target_keys` keys of targets behind proxies. `payers` chooses the budget that a lookup is charged to.
 //!
 //! A lookup by a rule with iteration proceeds in steps, each like a forwarded query to the servers of one
 //! zone, with as much of the name as they need. `walk` takes these steps, `addresses` has the known addresses
@@ -28,6 +28,7 @@ mod replies;
 mod seek;
 mod state;
 mod streams;
+mod target_keys;
 mod tries;
 mod walk;
 
@@ -485,6 +486,7 @@ impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
             Event::Ended { link, error } => self.ended(link, error, now, actions),
             Event::Insecure { link, fault } => self.insecure(link, fault, now, actions),
             Event::Failed { link, id, fault } => self.failed(link, id, fault, now, actions),
+            Event::KeyWanted { link } => self.key_wanted(link, now, actions),
             Event::Draining { link } => self.draining(link),
         }
         self.wake(now, actions);

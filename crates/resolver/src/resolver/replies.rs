@@ -36,6 +36,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let id = match self.links.get_mut(&link) {
             None => return,
             Some(LinkUse::Datagram(id)) => Some(*id),
+            Some(LinkUse::Key(_)) => return self.close_key_link(link, None, actions),
             Some(LinkUse::Stream(connection)) => {
                 connection.heard = Some(now);
                 let header = Header::of(message);

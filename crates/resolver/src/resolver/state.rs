@@ -48,7 +48,7 @@ pub(super) enum Timer {
     Try(TryId),
     /// Close an idle connection.
     Idle(Link),
-    /// Close a connection whose encryption is not established.
+    /// Close a connection whose encryption is not established, or that has not fetched a key.
     Handshake(Link),
     /// Deliver a client's delayed outcome.
     Held(HeldId),
@@ -486,4 +486,14 @@ pub(super) enum LinkUse {
     Datagram(TryId),
     /// A connection.
     Stream(Connection),
+    /// A connection that fetches the key of a target.
+    Key(KeyLink),
+}
+
+/// A connection to the target behind a proxy, which fetches the target's key.
+pub(super) struct KeyLink {
+    /// The proxy.
+    pub(super) server: ServerId,
+    /// Time of [`Timer::Handshake`].
+    pub(super) until: Instant,
 }

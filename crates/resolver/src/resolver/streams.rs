@@ -110,13 +110,19 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Closes a connection whose encryption was not established in time.
+    /// Closes a connection whose encryption was not established, or that has not fetched a key, in time.
     pub(super) fn handshake_timer(&mut self, link: Link, now: Instant, actions: &mut Vec<Action>) {
-        if let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) {
-            connection.handshake_until = None;
-            actions.push(Action::Close { link });
-            let loss = LinkLoss::Encryption(EncryptionFault::HandshakeTimeout);
-            self.lose_stream(link, loss, now, actions);
+        match self.links.get_mut(&link) {
+            Some(LinkUse::Stream(connection)) => {
+                connection.handshake_until = None;
+                actions.push(Action::Close { link });
+                let loss = LinkLoss::Encryption(EncryptionFault::HandshakeTimeout);
+                self.lose_stream(link, loss, now, actions);
+            }
+            Some(LinkUse::Key(_)) => {
+                self.close_key_link(link, Some(EncryptionFault::ObliviousTimeout), actions);
+            }
+            Some(LinkUse::Datagram(_)) | None => {}
         }
     }
 
@@ -128,7 +134,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
-        self.lose_stream(link, LinkLoss::Encryption(fault), now, actions);
+        match self.links.get(&link) {
+            Some(LinkUse::Key(_)) => self.key_lost(link, LinkLoss::Encryption(fault), actions),
+            _ => self.lose_stream(link, LinkLoss::Encryption(fault), now, actions),
+        }
     }
 
     /// Handles a query that gets no response on a connection which stays open. One that the server has not
@@ -141,7 +150,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
-        let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
+        let connection = match self.links.get_mut(&link) {
+            Some(LinkUse::Stream(connection)) => connection,
+            Some(LinkUse::Key(_)) => return self.close_key_link(link, fault, actions),
+            Some(LinkUse::Datagram(_)) | None => return,
+        };
         // With a fault, the server is there.
         connection.heard = fault.map(|_| now).or(connection.heard);
         let server = connection.server;
@@ -192,6 +205,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 self.broken(id, LinkLoss::Io(error), now, actions);
             }
             Some(LinkUse::Stream(_)) => self.lose_stream(link, LinkLoss::Io(error), now, actions),
+            Some(LinkUse::Key(_)) => self.key_lost(link, LinkLoss::Io(error), actions),
             None => {}
         }
     }

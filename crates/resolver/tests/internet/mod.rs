@@ -373,6 +373,7 @@ impl Internet {
                     let transport = self.links.get(&link).map(|(_, transport)| *transport);
                     assert_eq!(transport, Some(Transport::Quic), "links have no streams");
                 }
+                Action::Resume { .. } => panic!("no server has a target behind it"),
                 Action::Close { link } => {
                     assert!(self.links.remove(&link).is_some(), "a link closed twice");
                     self.open_at.remove(&link);

@@ -12,7 +12,9 @@ use resolver::{
     LookupOutcome, LookupRequest, LookupSink, Partition, QueryKey, Reach, Resolver, ResolverRequest, Trace,
     Upstream, UpstreamTransport,
 };
-use transport::{Action, Core, Counter, Encryption, EncryptionFault, Event, Link, Transport};
+use transport::{
+    Action, Core, Counter, Encryption, EncryptionFault, Event, Link, TargetKeyServer, Transport,
+};
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
@@ -96,6 +98,9 @@ struct Play {
     closed: VecDeque<(String, UpstreamTransport, Instant)>,
     /// The IDs of cancelled queries, by server.
     cancelled: VecDeque<(String, u16)>,
+    /// Links to targets that were opened to fetch a key, and servers whose links go on after that.
+    fetching: VecDeque<(String, Link)>,
+    resumed: VecDeque<String>,
     /// The expected queries of each server.
     taken: HashMap<String, Vec<Query>>,
 }
@@ -117,6 +122,8 @@ impl Play {
             sent: VecDeque::new(),
             closed: VecDeque::new(),
             cancelled: VecDeque::new(),
+            fetching: VecDeque::new(),
+            resumed: VecDeque::new(),
             taken: HashMap::new(),
         }
     }
@@ -204,6 +211,26 @@ impl Play {
                 let link = self.query_of(words[0]).link;
                 self.event(Event::Draining { link });
             }
+            "wants" => {
+                let link = self.query_of(words[0]).link;
+                self.event(Event::KeyWanted { link });
+            }
+            "fetches" => {
+                let (server, link) = self.fetching.pop_front().expect("a link to a target");
+                assert_eq!(server, words[0], "{}", self.at);
+                let (server, transport, message) =
+                    (format!("{server}/key"), UpstreamTransport::Https, vec![0; 12]);
+                let query =
+                    Query { server: server.clone(), link, transport, message, sent: self.now, first: true };
+                self.taken.entry(server).or_default().push(query);
+            }
+            "fetched" => {
+                let link = self.query_of(&format!("{}/key", words[0])).link;
+                self.event(Event::Message { link, message: &[] });
+            }
+            "resumes" => {
+                assert_eq!(self.resumed.pop_front().as_deref(), Some(words[0]), "{}", self.at);
+            }
             "cancels" => {
                 let query = self.query_of(words[0]);
                 let id = Header::of(&query.message).expect("a header").id();
@@ -239,6 +266,7 @@ impl Play {
             Some(&"tls") => Reach::Encrypted(encryption(words.get(2).unwrap_or(&"dns.example"))),
             Some(&"https") => Reach::Encrypted(streamed(Transport::Https)),
             Some(&"quic") => Reach::Encrypted(streamed(Transport::Quic)),
+            Some(&"odoh") => Reach::Encrypted(oblivious(SocketAddr::from(([198, 51, 100, number], 443)))),
             _ => Reach::UdpThenTcp,
         };
         self.servers.push((words[0].to_owned(), Upstream { address, reach }));
@@ -341,6 +369,13 @@ impl Play {
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
+                Action::Open { link, transport, to, encryption, .. } if self.target(to).is_some() => {
+                    let (server, target) = self.target(to).expect("a target");
+                    assert_eq!(Some(&target.encryption), encryption.as_ref(), "{}: another link", self.at);
+                    assert_eq!(transport, Transport::Https, "{}", self.at);
+                    self.fetching.push_back((server.clone(), link));
+                    self.links.insert(link, (format!("{server}/key"), UpstreamTransport::Https));
+                }
                 Action::Open { link, transport, to, encryption, .. } => {
                     let server = self.servers.iter().find(|(_, u)| u.address == to).expect("a server");
                     // Nothing to a server with encryption is in the clear, in any scenario.
@@ -349,6 +384,9 @@ impl Play {
                         (Transport::Udp, None) => UpstreamTransport::Udp,
                         (Transport::Tcp, None) => UpstreamTransport::Tcp,
                         (Transport::Tls, Some(_)) => UpstreamTransport::Tls,
+                        (Transport::Https, Some(encryption)) if encryption.is_oblivious() => {
+                            UpstreamTransport::Oblivious
+                        }
                         (Transport::Https, Some(_)) => UpstreamTransport::Https,
                         (Transport::Quic, Some(_)) => UpstreamTransport::Quic,
                         other => panic!("{}: no such link: {other:?}", self.at),
@@ -363,9 +401,17 @@ impl Play {
                 }
                 Action::Cancel { link, id } => {
                     let (server, transport) = self.links.get(&link).expect("an open link").clone();
-                    let streamed = [UpstreamTransport::Https, UpstreamTransport::Quic].contains(&transport);
-                    assert!(streamed, "{}: a link without streams", self.at);
+                    let has_streams = matches!(
+                        transport,
+                        UpstreamTransport::Https | UpstreamTransport::Quic | UpstreamTransport::Oblivious
+                    );
+                    assert!(has_streams, "{}: a link without streams", self.at);
                     self.cancelled.push_back((server, id));
+                }
+                Action::Resume { link } => {
+                    let (server, transport) = self.links.get(&link).expect("an open link").clone();
+                    assert_eq!(transport, UpstreamTransport::Oblivious, "{}", self.at);
+                    self.resumed.push_back(server);
                 }
                 Action::Close { link } => {
                     let (server, transport) = self.links.remove(&link).expect("an open link");
@@ -373,6 +419,14 @@ impl Play {
                 }
             }
         }
+    }
+
+    /// Returns the server whose target has this address, and the target.
+    fn target(&self, to: SocketAddr) -> Option<(String, TargetKeyServer)> {
+        self.servers.iter().find_map(|(name, upstream)| {
+            let target = upstream.reach.encryption()?.key_server().filter(|target| target.address == to)?;
+            Some((name.clone(), target.clone()))
+        })
     }
 
     /// Advances the time, with every deadline on the way. All earlier queries must have been expected.
@@ -473,6 +527,7 @@ impl Play {
         }
         let left: Vec<_> = self.links.values().collect();
         assert!(left.is_empty(), "{}: links left open: {left:?}", self.name);
+        assert!(self.fetching.is_empty() && self.resumed.is_empty(), "{}: unexpected links", self.name);
         assert_eq!(self.core().deadline(), None, "{}: a timer is left", self.name);
         assert!(self.core().is_idle(), "{}: something is left", self.name);
     }
@@ -548,6 +603,13 @@ fn encryption(name: &str) -> Encryption {
 fn streamed(transport: Transport) -> Encryption {
     let name = "dns.example".to_owned();
     Encryption::streamed(transport, name.clone(), name, |_, _| Err(EncryptionFault::Protocol))
+}
+
+/// The encryption to a proxy whose target has its key at this address.
+fn oblivious(target: SocketAddr) -> Encryption {
+    let (name, encryption) = (format!("target {target}"), streamed(Transport::Https));
+    let keys = Some(TargetKeyServer { address: target, encryption });
+    Encryption::oblivious(name.clone(), name, keys, |_, _| Err(EncryptionFault::Protocol))
 }
 
 /// Writes a reply to `query`.
@@ -657,6 +719,11 @@ fn count(stats: &ForwardStats, servers: &[(String, Upstream)], name: &str) -> u6
             "tls" => &stats.tls,
             "https" => &stats.https,
             "quic" => &stats.quic,
+            "odoh" => &stats.odoh,
+            "no-configs" => &stats.encryption_faults[EncryptionFault::ObliviousNoConfigs.index()],
+            "odoh-timeout" => &stats.encryption_faults[EncryptionFault::ObliviousTimeout.index()],
+            "wrong-name" => &stats.encryption_faults[EncryptionFault::WrongName.index()],
+            "refused" => &stats.encryption_faults[EncryptionFault::ConnectionRefused.index()],
             "http-server" => &stats.encryption_faults[EncryptionFault::HttpServer.index()],
             "handshakes" => &stats.handshakes,
             "resumptions" => &stats.resumptions,

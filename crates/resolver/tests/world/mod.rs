@@ -53,7 +53,7 @@ impl World {
                     assert!(self.open.insert(link, (to, transport)).is_none(), "a link in use");
                 }
                 // The event that ends the link may come before this action.
-                Action::Cancel { .. } => {}
+                Action::Cancel { .. } | Action::Resume { .. } => {}
                 Action::Close { link } => assert!(self.open.remove(&link).is_some(), "a link closed twice"),
                 Action::Send { link, message } => {
                     assert!(self.open.contains_key(&link), "sent on a link that is over");

@@ -82,7 +82,7 @@ impl Tap {
                     self.links.insert(*link, Open { transport, to, from, local, sent: Vec::new() });
                 }
                 Action::Send { link, message } => self.send(*link, message, now),
-                Action::Cancel { .. } => {}
+                Action::Cancel { .. } | Action::Resume { .. } => {}
                 Action::Close { link } => {
                     // Queries that still wait have been sent, or are lost with the link.
                     self.know(*link, Local::Unknown);

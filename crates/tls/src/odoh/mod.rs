@@ -6,12 +6,14 @@ mod message;
 
 use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::agreement::PrivateKey;
 use aws_lc_rs::rand;
+use wire::text::{Base64, write_base64};
 
 use crate::files::{RandomKeyFault, RandomKeys, is_random, read_keys};
 use hpke::{CryptoFault, ENCAPSULATED, HASH, HpkeContext, KEY, SEED, TAG};
@@ -257,6 +259,8 @@ impl ResponseSealer {
 /// Why the configurations of a target cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObliviousConfigsFault {
+    /// The text is not base64.
+    NoBase64,
     /// They do not have the format.
     Malformed,
     /// All are of another version than 1, or have another ciphersuite than X25519 with HKDF-SHA256 and
@@ -267,6 +271,7 @@ pub enum ObliviousConfigsFault {
 impl fmt::Display for ObliviousConfigsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::NoBase64 => "they are not in base64",
             Self::Malformed => "they are malformed",
             Self::Unsupported => {
                 "none is of version 1 with X25519, HKDF-SHA256 and AES-128-GCM, which this client has"
@@ -294,6 +299,11 @@ impl ObliviousConfig {
         Ok(ObliviousConfig { public, id: key_id(&public) })
     }
 
+    /// Returns the identifier of the key.
+    pub(crate) fn id(&self) -> &[u8; HASH] {
+        &self.id
+    }
+
     /// Encrypts a DNS message, padded to a multiple of 128 bytes (RFC 8467). Returns the message for the
     /// target, and what decrypts the response.
     ///
@@ -311,6 +321,25 @@ impl ObliviousConfig {
         let message = Message { direction: Direction::Query, key_id: &self.id, encrypted: &encrypted };
         let message = message.write().ok_or(ObliviousFault::TooLong)?;
         Ok((message, ResponseOpener(ResponseSecret { secret, plain })))
+    }
+}
+
+/// The configurations of a target in base64, with one key alone.
+impl fmt::Display for ObliviousConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_base64(&message::configs(&[message::contents(&self.public)]), f)
+    }
+}
+
+impl FromStr for ObliviousConfig {
+    type Err = ObliviousConfigsFault;
+
+    /// Reads the configurations of a target in base64.
+    fn from_str(text: &str) -> Result<Self, ObliviousConfigsFault> {
+        let (mut decoder, mut bytes) = (Base64::default(), Vec::new());
+        decoder.feed(text.as_bytes(), &mut bytes).map_err(|_| ObliviousConfigsFault::NoBase64)?;
+        decoder.finish().map_err(|_| ObliviousConfigsFault::NoBase64)?;
+        ObliviousConfig::first(&bytes)
     }
 }
 

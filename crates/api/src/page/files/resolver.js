@@ -85,7 +85,7 @@ function startsAt(all) {
 function health(one) {
   const counts = [["timeouts", one.timeouts], ["failures", one.failures], ["bad replies", one.bad_replies]].filter(([, count]) => count > 0);
   return el("li", {}, el("span", { class: "mono" }, one.server), " ", one.state ? badge(one.state, one.state === "ok" ? "good" : "bad") : badge("not asked yet"),
-    one.rtt_us ? ` ${microseconds(one.rtt_us)}` : "", one.udp !== undefined ? `, ${plural(one.udp + one.tcp + one.tls, "query", "queries")}` : "",
+    one.rtt_us ? ` ${microseconds(one.rtt_us)}` : "", one.udp !== undefined ? `, ${plural(one.udp + one.tcp + one.tls + one.https + one.quic + one.odoh, "query", "queries")}` : "",
     counts.length > 0 ? `, ${counts.map(([word, count]) => `${number(count)} ${word}`).join(", ")}` : "", one.tls_fault ? `, ${one.tls_fault}` : "");
 }
 

@@ -120,7 +120,7 @@ impl Net {
                 }
             }
             // No link here has streams.
-            Action::Cancel { .. } => {}
+            Action::Cancel { .. } | Action::Resume { .. } => {}
             Action::Close { link } => {
                 if self.links.remove(&link).is_none() {
                     return Err(format!("{link:?} is closed, and not open"));

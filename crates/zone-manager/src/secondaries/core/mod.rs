@@ -346,7 +346,10 @@ impl<S: CoreHost, R: Random> Core for SecondaryCore<S, R> {
         let at = &mut Moment { now, actions };
         match event {
             // Links to primaries have no streams.
-            Event::Opened { .. } | Event::Failed { .. } | Event::Draining { .. } => {}
+            Event::Opened { .. }
+            | Event::Failed { .. }
+            | Event::KeyWanted { .. }
+            | Event::Draining { .. } => {}
             Event::Secured { link, .. } => self.secured(link),
             Event::Message { link, message } => self.message(link, message, at),
             Event::Ended { link, error } => self.lost(link, error, at),

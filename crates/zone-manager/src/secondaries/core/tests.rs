@@ -225,7 +225,7 @@ impl Rig {
                     let (to, transport) = opened[&link];
                     self.open.insert(link, (to, transport, message));
                 }
-                Action::Cancel { .. } => panic!("links have no streams"),
+                Action::Cancel { .. } | Action::Resume { .. } => panic!("links have no streams"),
                 Action::Close { link } => drop(self.open.remove(&link)),
             }
         }
