@@ -196,6 +196,7 @@ mod tests {
         "max-expire",
         "dnssec-policy",
         "parental-servers",
+        "ds-push",
     ];
 
     /// Returns a section with the examples of all keys except these.

@@ -109,6 +109,7 @@ fn key_list_text(list: &Value) -> String {
     if let Some(fault) = list["fault"].as_str() {
         out += &format!("the last look failed: {fault}\n");
     }
+    out += &push_text(list);
     for key in rows(list, "keys") {
         let [tag, algorithm, role, goal] = ["tag", "algorithm", "role", "goal"].map(|name| flat(&key[name]));
         out += &format!("key {tag}/{algorithm}, {role}, goal {goal}");
@@ -146,10 +147,28 @@ fn timeline_text(timeline: &Value) -> String {
         format!("{}  key {tag}/{algorithm}: {what}\n", time(event, "at"))
     };
     let lines: String = rows(timeline, "events").map(line).collect();
-    match lines.is_empty() {
+    let lines = match lines.is_empty() {
         true => "no event comes by itself: `nomen ctl key list` shows what each key waits for\n".into(),
         false => lines,
+    };
+    lines + &push_text(timeline)
+}
+
+/// Returns what was pushed to the parent, as a line; empty if nothing was.
+fn push_text(of: &Value) -> String {
+    let push = &of["ds_push"];
+    let Some(state) = push["state"].as_str() else { return String::new() };
+    let mut out = format!("DS records pushed to {}: {state}", flat(&push["to"]));
+    if !push["at"].is_null() && state != "running" {
+        out += &format!(" {}", time(push, "at"));
     }
+    if let Some(detail) = push["detail"].as_str() {
+        out += &format!(": {detail}");
+    }
+    if !push["next_try"].is_null() {
+        out += &format!("; next try {}", time(push, "next_try"));
+    }
+    out + "\n"
 }
 
 /// Returns the DS records that the parent is to have, one on each line.

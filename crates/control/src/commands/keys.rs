@@ -14,7 +14,9 @@ use crate::fault::{ArgumentFault, CommandFault, SigningCommandFault as Fault};
 use crate::parts::ServerParts;
 use crate::protocol::{ControlCommand, RolledRole};
 use wording::moment;
-use zone_manager::changes::{Changes, OfflineStatus, SignCommand, SignReply, SigningStatus, ZoneKeyStatus};
+use zone_manager::changes::{
+    Changes, DsPushStatus, OfflineStatus, SignCommand, SignReply, SigningStatus, ZoneKeyStatus,
+};
 
 /// A zone that is signed here.
 struct SignedZone<'p> {
@@ -71,7 +73,9 @@ impl SignedZone<'_> {
                     json!({"at": at, "tag": tag, "algorithm": algorithm.to_string(), "event": what})
                 };
                 let events: Vec<Value> = events.iter().map(row).collect();
-                Ok(json!({"zone": self.apex.to_string(), "events": events}))
+                let mut out = json!({"zone": self.apex.to_string(), "events": events});
+                put(&mut out, "ds_push", self.changes.ds_push(&self.apex).as_ref().map(pushed));
+                Ok(out)
             }
         }
     }
@@ -157,7 +161,18 @@ fn listed(zone: &SignedZone<'_>) -> Value {
     });
     put(&mut out, "signatures_end", earliest.map(UnixTime::as_secs));
     put(&mut out, "offline", offline.as_ref().map(responses));
+    put(&mut out, "ds_push", zone.changes.ds_push(&zone.apex).as_ref().map(pushed));
     put(&mut out, "fault", fault.as_deref());
+    out
+}
+
+/// Returns what was pushed to the parent of a zone.
+fn pushed(status: &DsPushStatus) -> Value {
+    let DsPushStatus { target, state, detail, at, next, failures } = status;
+    let mut out = json!({"to": target, "state": state.word(), "failures": failures});
+    put(&mut out, "detail", Some(detail.as_str()).filter(|detail| !detail.is_empty()));
+    put(&mut out, "at", at.map(UnixTime::as_secs));
+    put(&mut out, "next_try", next.map(UnixTime::as_secs));
     out
 }
 
@@ -252,8 +267,8 @@ pub(super) struct SigningSummary {
 }
 
 impl SigningSummary {
-    /// Returns that of a status.
-    pub(super) fn of(status: &SigningStatus) -> SigningSummary {
+    /// Returns that of a status, and of what was pushed to the parent.
+    pub(super) fn of(status: &SigningStatus, push: Option<&DsPushStatus>) -> SigningSummary {
         let mut signing = json!({
             "policy": status.policy,
             "next_look": status.next.as_secs(),
@@ -261,6 +276,7 @@ impl SigningSummary {
         });
         put(&mut signing, "first_expiration", status.earliest.map(UnixTime::as_secs));
         put(&mut signing, "fault", status.fault.as_deref());
+        put(&mut signing, "ds_push", push.map(|push| push.to_string()));
         if let Some(offline) = &status.offline {
             put(&mut signing, "response_until", offline.until.map(UnixTime::as_secs));
             put(&mut signing, "keys_until", offline.keys_until.map(UnixTime::as_secs));
