@@ -14,13 +14,13 @@ pub(super) fn about_keys(verb: &CtlKey) -> ControlCommand {
     match verb {
         CtlKey::List { zone } => ControlCommand::KeyList { name: zone.clone() },
         CtlKey::Timeline { zone } => ControlCommand::KeyTimeline { name: zone.clone() },
-        CtlKey::Roll { zone, key, role } => {
+        CtlKey::Roll { zone, key, role, emergency } => {
             let role = role.map(|role| match role {
                 KeyRoleArg::Ksk => RolledRole::Ksk,
                 KeyRoleArg::Zsk => RolledRole::Zsk,
                 KeyRoleArg::Csk => RolledRole::Csk,
             });
-            ControlCommand::KeyRoll { name: zone.clone(), key: key.clone(), role }
+            ControlCommand::KeyRoll { name: zone.clone(), key: key.clone(), role, emergency: *emergency }
         }
         CtlKey::Retire { zone, key } => ControlCommand::KeyRetire { name: zone.clone(), key: key.clone() },
         CtlKey::DsPublished { zone, key } => {
@@ -112,7 +112,8 @@ fn key_list_text(list: &Value) -> String {
     out += &push_text(list);
     for key in rows(list, "keys") {
         let [tag, algorithm, role, goal] = ["tag", "algorithm", "role", "goal"].map(|name| flat(&key[name]));
-        out += &format!("key {tag}/{algorithm}, {role}, goal {goal}");
+        let duty = key["duty"].as_str().map(|duty| format!("{duty}, ")).unwrap_or_default();
+        out += &format!("key {tag}/{algorithm}, {role}, {duty}goal {goal}");
         for (name, words) in [("predecessor", "replaces"), ("successor", "replaced by")] {
             if let Some(other) = key[name].as_str() {
                 out += &format!(", {words} {other}");

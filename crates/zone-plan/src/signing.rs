@@ -88,6 +88,8 @@ fn policy(name: &str, keys: &DnssecPolicySection) -> DnssecPolicy {
         zsk: key(*keys.zsk_size),
         ksk_lifetime: keys.ksk_lifetime.value.map(|lifetime| seconds(lifetime.0)),
         zsk_lifetime: keys.zsk_lifetime.value.map(|lifetime| seconds(lifetime.0)),
+        standby_ksk: *keys.standby_ksk,
+        standby_zsk: *keys.standby_zsk,
         denial: match *keys.nsec3 {
             true => DenialMethod::Nsec3(Nsec3Settings {
                 opt_out: *keys.nsec3_opt_out,
@@ -149,7 +151,7 @@ mod tests {
     fn every_key_of_a_policy_has_its_effect() {
         let config = read(
             "[dnssec-policy.own]\nalgorithm = \"rsasha512\"\nsingle-key = false\nksk-size = 4096\n\
-            ksk-lifetime = \"365d\"\nzsk-lifetime = \"90d\"\nnsec3 = true\nnsec3-opt-out = true\n\
+            ksk-lifetime = \"365d\"\nzsk-lifetime = \"90d\"\nstandby-ksk = true\nstandby-zsk = true\nnsec3 = true\nnsec3-opt-out = true\n\
             nsec3-iterations = 3\nnsec3-salt = \"8d45\"\nsignature-validity = \"28d\"\n\
             signature-refresh = \"7d\"\nsignature-jitter = \"1d\"\ninception-offset = \"2h\"\n\
             dnskey-ttl = \"10m\"\npublish-safety = \"20m\"\nretire-safety = \"30m\"\n\
@@ -166,6 +168,8 @@ mod tests {
             zsk: KeyAlgorithm { algorithm: SigAlgorithm::RSASHA512, bits: 2048 },
             ksk_lifetime: Some(days(365)),
             zsk_lifetime: Some(days(90)),
+            standby_ksk: true,
+            standby_zsk: true,
             denial: DenialMethod::Nsec3(Nsec3Settings {
                 opt_out: true,
                 iterations: 3,

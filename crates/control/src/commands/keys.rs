@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use signer::rollover::{KeyGoal, KeyId, KeyPurpose, KeyState, RecordTrack, RollTarget};
+use signer::rollover::{KeyDuty, KeyGoal, KeyId, KeyPurpose, KeyState, RecordTrack, RollTarget};
 use wire::rdata::view::Dnskey;
 use wire::rdata::write_text;
 use wire::{Type, UnixTime, ZoneName};
@@ -87,14 +87,17 @@ pub(super) fn act(parts: &ServerParts, verb: &ControlCommand) -> CommandResult {
     match verb {
         Verb::KeyList { name } => Ok(listed(&SignedZone::find(parts, name)?)),
         Verb::KeyTimeline { name } => SignedZone::find(parts, name)?.order(SignCommand::Timeline),
-        Verb::KeyRoll { name, key, role } => {
+        Verb::KeyRoll { name, key, role, emergency } => {
             let zone = SignedZone::find(parts, name)?;
             let target = match (key, role) {
                 (Some(key), _) => RollTarget::Key(zone.key(key)?),
                 (None, Some(role)) => RollTarget::Role(purpose(*role)),
                 (None, None) => return Err(ArgumentFault::NoKeyGiven.into()),
             };
-            zone.order(SignCommand::Roll(target))
+            zone.order(match emergency {
+                true => SignCommand::RollAtOnce(target),
+                false => SignCommand::Roll(target),
+            })
         }
         Verb::KeyRetire { name, key } => about_key(parts, name, key, SignCommand::Retire),
         Verb::KeyDsPublished { name, key } => about_key(parts, name, key, SignCommand::DsPublished),
@@ -213,6 +216,8 @@ fn key_json(key: &ZoneKeyStatus) -> Value {
         "wants_ds": key.wants_ds,
         "dates": dates(state),
     });
+    let duty = Some(state.duty).filter(|duty| *duty != KeyDuty::Active);
+    put(&mut out, "duty", duty.map(KeyDuty::word));
     put(&mut out, "predecessor", state.predecessor.map(|id| id.to_string()));
     put(&mut out, "successor", state.successor.map(|id| id.to_string()));
     if let Some((cause, until)) = &key.waits {
@@ -297,7 +302,12 @@ impl SigningSummary {
                 states.as_array().into_iter().flatten().filter_map(|row| {
                     Some(format!("{} {}", row["record"].as_str()?, row["state"].as_str()?))
                 });
-            Value::from(format!("{} {}: {}", key.id, key.state.role, states.collect::<Vec<_>>().join(", ")))
+            let duty = match key.state.duty {
+                KeyDuty::Active => String::new(),
+                duty => format!(" ({})", duty.word()),
+            };
+            let states = states.collect::<Vec<_>>().join(", ");
+            Value::from(format!("{} {}{duty}: {states}", key.id, key.state.role))
         });
         SigningSummary { signing, keys: keys.collect(), waits: Value::Array(waits) }
     }

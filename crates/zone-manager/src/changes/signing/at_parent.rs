@@ -113,13 +113,17 @@ impl ZoneSigner {
         keys.is_some_and(has_all)
     }
 
-    /// Whether each cache has a DNSKEY RRset with the key of each of these records, signed by it.
+    /// Whether these records lead to the zone in each cache: each is of a key that all DNSKEY RRsets have, or
+    /// is in DS RRsets already, and for each algorithm one of these keys signs all DNSKEY RRsets.
     fn leads_to_keys(&self, cds: &[Vec<u8>]) -> bool {
-        cds.iter().all(|rdata| {
-            self.key_of(rdata).is_some_and(|key| {
-                let state = &key.state;
-                state.dnskey.is_omnipresent() && state.krrsig.is_omnipresent()
-            })
-        })
+        let keys: Option<Vec<&ManagedKey>> = cds.iter().map(|rdata| self.key_of(rdata)).collect();
+        let signs = |key: &&ManagedKey| {
+            key.state.dnskey.is_omnipresent() && key.state.krrsig.is_omnipresent()
+        };
+        let is_good = |key: &ManagedKey, all: &[&ManagedKey]| {
+            let is_known = key.state.dnskey.is_omnipresent() || !key.state.ds.is_hidden();
+            is_known && all.iter().filter(|other| other.id.algorithm == key.id.algorithm).any(signs)
+        };
+        keys.is_some_and(|all| all.iter().all(|key| is_good(key, &all)))
     }
 }

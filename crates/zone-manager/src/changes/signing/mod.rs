@@ -52,7 +52,7 @@ use signer::incremental::{
 };
 use signer::key::times::{KeyEvent, KeyTimes};
 use signer::keyset::{KeySetFault, ZoneKeys};
-use signer::rollover::{Facts, KeyId, KeyPlan, Keyring, ManagedKey, RollFault};
+use signer::rollover::{Facts, KeyDuty, KeyId, KeyPlan, Keyring, ManagedKey, RollFault};
 use signer::rrset::SignaturePeriod;
 use signer::scan::{SignatureScan, SignedBy};
 use signer::zone::{SignFault, SigningPolicy};
@@ -638,7 +638,8 @@ impl ZoneSigner {
             for new in &self.plan.generate {
                 let (ttl, times) = (self.rules.policy.dnskey_ttl, created(now));
                 let id = self.store.generate(new, &mut self.ring, ttl, times, now)?;
-                info!("zone {}: key {id}, a {}, is generated", self.apex, new.role);
+                let duty = if new.duty == KeyDuty::Standby { "standby " } else { "" };
+                info!("zone {}: key {id}, a {duty}{}, is generated", self.apex, new.role);
             }
         }
         self.store.write_states(&mut self.ring, &self.plan.changed)?;
@@ -757,13 +758,19 @@ impl ZoneSigner {
                 self.renew_all = true;
                 "all signatures are made again".into()
             }
-            SignCommand::Roll(_) | SignCommand::Retire(_) if self.offline.is_some() => {
+            SignCommand::Roll(_) | SignCommand::RollAtOnce(_) | SignCommand::Retire(_)
+                if self.offline.is_some() =>
+            {
                 self.check_online()?;
                 String::new()
             }
             SignCommand::Roll(which) => {
                 let id = self.ring.roll(policy, *which, &self.facts).map_err(refused)?;
                 format!("the rollover of key {id} begins")
+            }
+            SignCommand::RollAtOnce(which) => {
+                let (id, next) = self.ring.roll_at_once(policy, *which, &self.facts).map_err(refused)?;
+                format!("standby key {next} takes over from key {id} at once")
             }
             SignCommand::Retire(id) => {
                 self.ring.retire(policy, *id, &self.facts).map_err(refused)?;
