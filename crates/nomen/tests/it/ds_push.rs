@@ -258,3 +258,56 @@ fn refused_roll(server: &Server) -> String {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     text(&output.stderr)
 }
+
+/// The standby KSK has its DS record at the parent beside that of the KSK in use, and takes over in one version.
+#[test]
+fn a_standby_key_takes_over_in_an_emergency() {
+    let address = free_address();
+    let parent = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\napi = true\n";
+    let block = block("\"here\"", &[address]);
+    let keys_of = policy("fast", "single-key = false\nstandby-ksk = true\nstandby-zsk = true\n");
+    let block = block.replace(&policy("fast", ""), &keys_of);
+    let server = Server::start_at(address, child_folder(), STATE, &format!("{parent}{block}"));
+    let is_standby = |key: &&Value| key["duty"] == "standby" && key["goal"] == "omnipresent";
+    let standby = |role: &str| {
+        let all = keys(&server, ZONE);
+        let found = all.iter().filter(is_standby).find(|key| key["role"] == role);
+        found.cloned()
+    };
+    let is_ready = || {
+        standby("KSK").is_some_and(|key| state(&key, "ds") == "omnipresent")
+            && standby("ZSK").is_some_and(|key| state(&key, "dnskey") == "omnipresent")
+    };
+    eventually("both standby keys can take over", &server, is_ready);
+    assert_eq!(records_at(address, "DS").len(), 2, "of the KSK in use, and of the standby key");
+    verify(&server, ZONE);
+    for role in ["KSK", "ZSK"] {
+        let next = tag(&standby(role).expect("a key"));
+        let said = server.ctl(&["key", "roll", ZONE, "--role", &role.to_lowercase(), "--emergency"]);
+        assert!(said.status.success(), "{}", text(&said.stderr));
+        assert!(text(&said.stdout).contains(&format!("standby key {next}/")), "{}", text(&said.stdout));
+        let rtype = if role == "KSK" { "DNSKEY" } else { "www" };
+        let signed = || match rtype {
+            "DNSKEY" => server.query(&[ZONE, "DNSKEY", "+dnssec", "+norec"]),
+            _ => server.query(&["www.sub.example", "A", "+dnssec", "+norec"]),
+        };
+        eventually("the standby key signs, and no other", &server, || {
+            let answer = signed();
+            let of = |line: &&str| line.contains(" RRSIG ") && !line.contains(" RRSIG NSEC");
+            let signers: Vec<&str> = answer.lines().filter(of).collect();
+            signers.len() == 1 && signers[0].contains(&format!(" {next} "))
+        });
+        verify(&server, ZONE);
+        eventually("another standby key can take over", &server, || {
+            standby(role).is_some_and(|key| tag(&key) != next) && is_ready()
+        });
+    }
+    eventually("the DS records are those of the new keys", &server, || {
+        let (ds, cds) = (records_at(address, "DS"), records_at(address, "CDS"));
+        ds.len() == 2 && ds == cds
+    });
+    let listed = text(&server.ctl(&["key", "list", ZONE]).stdout);
+    assert!(listed.contains(", KSK, standby, goal omnipresent"), "{listed}");
+    let output = server.ctl(&["key", "roll", ZONE, "--role", "csk", "--emergency"]);
+    assert_eq!(output.status.code(), Some(1), "there is no such key");
+}
