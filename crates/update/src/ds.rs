@@ -130,10 +130,7 @@ pub fn read_zone_reply(reply: &[u8], child: Name<'_>) -> Result<NameBuf, DsReply
 ///
 /// # Errors
 /// [`DsReplyFault`].
-pub fn read_ds_reply(
-    reply: &[u8],
-    (zone, child): (Name<'_>, Name<'_>),
-) -> Result<DsRrset, DsReplyFault> {
+pub fn read_ds_reply(reply: &[u8], (zone, child): (Name<'_>, Name<'_>)) -> Result<DsRrset, DsReplyFault> {
     let (mut found, mut is_of_zone) = (DsRrset::default(), false);
     let is_authoritative = each_record(reply, &[Rcode::NOERROR], |parser, owner, record| {
         match record.rtype {
@@ -257,7 +254,10 @@ mod tests {
         assert_eq!(of(Section::Answer, "example", false, noerror), none, "from a cache");
         assert_eq!(of(Section::Answer, "child.example", true, noerror), none, "the child itself");
         assert_eq!(of(Section::Answer, "test", true, noerror), none, "another zone");
-        assert_eq!(of(Section::Answer, "example", true, Rcode::REFUSED), Err(DsReplyFault::Rcode(Rcode::REFUSED)));
+        assert_eq!(
+            of(Section::Answer, "example", true, Rcode::REFUSED),
+            Err(DsReplyFault::Rcode(Rcode::REFUSED))
+        );
         assert_eq!(read(&[0; 5]), Err(DsReplyFault::Malformed));
     }
 

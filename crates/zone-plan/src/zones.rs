@@ -331,8 +331,7 @@ impl<'t> Makers<'t> {
         let grants = self.grants.grants(zone.allow_transfer.value.as_ref().or(of_template));
         let own = ChangeKeys { updates: &zone.updates, signing: &zone.signing, peers: &zone.peers };
         // A catalog zone that nomen produces has no template, and is not signed.
-        let updates =
-            self.updates.updates(Some(own), template.map(change_keys), taken, &mut self.peers);
+        let updates = self.updates.updates(Some(own), template.map(change_keys), taken, &mut self.peers);
         let signed = is_signed(updates.as_ref());
         let of_template = template.map(|template| &template.updates);
         let differences = difference_rule(Some(own.updates), of_template, grants.is_some(), signed);
@@ -367,8 +366,7 @@ impl<'t> Makers<'t> {
         let mut of = |template: Option<&At<Template>>| {
             let keys = template.map(|template| &template.updates);
             let signing = template.is_some_and(|template| policy_of(&template.signing, None).is_some());
-            let updates =
-                self.updates.of_database(template.map(change_keys), read_only, &mut self.peers);
+            let updates = self.updates.of_database(template.map(change_keys), read_only, &mut self.peers);
             Arc::new(MemberTemplate {
                 file: None,
                 // The primaries of a template are those of secondary zones.
@@ -415,12 +413,8 @@ impl<'t> Makers<'t> {
                 ),
                 ..PeerKeys::default()
             };
-            let updates = self.updates.updates(
-                None,
-                Some(change_keys(template)),
-                file.is_none(),
-                &mut self.peers,
-            );
+            let updates =
+                self.updates.updates(None, Some(change_keys(template)), file.is_none(), &mut self.peers);
             Some(Arc::new(MemberTemplate {
                 peers: self.peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
                 grants: self.grants.grants(template.allow_transfer.value.as_ref()),

@@ -195,7 +195,11 @@ mod tests {
             ("ds-push = [\"192.0.2.1\"]", String::new(), "to 192.0.2.1@53 would not be authenticated"),
             ("ds-push = [\"192.0.2.1#ns.test\"]", String::new(), "would not be authenticated"),
             ("ds-push = [\"ns1 key:k\"]", String::new(), "`ns1` is not an IPv4 or IPv6 address"),
-            ("ds-push = [\"here\", \"192.0.2.1 key:k\"]", parent("api = true"), "\"here\" and something else"),
+            (
+                "ds-push = [\"here\", \"192.0.2.1 key:k\"]",
+                parent("api = true"),
+                "\"here\" and something else",
+            ),
             (HERE, String::new(), "no zone above it is served here"),
             (HERE, parent(""), "zone Example. takes no changes: it has no `delegation-updates`"),
             (HERE, parent("delegation-updates = [\"none\"]"), "takes no changes"),
@@ -221,7 +225,9 @@ mod tests {
                     let text = format!(
                         "[server]\nstate-dir = \"/state\"\n{more}[[zone]]\nname = \"c.example\"\nfile = \"f\"\n{keys}\n"
                     );
-                    crate::read_text("test", text, Path::new("/")).map(drop).map_err(|fault| fault.to_string())
+                    crate::read_text("test", text, Path::new("/"))
+                        .map(drop)
+                        .map_err(|fault| fault.to_string())
                 }
                 false => read(&keys, &more).map(drop),
             };

@@ -192,7 +192,8 @@ fn entry<'t>(
         "rrsig-lifetime" => draft.time_of(work, "signature-validity", found, value),
         "rrsig-refresh" => draft.time_of(work, "signature-refresh", found, value),
         "delete-delay" if units::seconds(value) == Some(0) => {
-            work.ledger.differs(found, "nomen keeps the files of removed keys: `purge-keys` of the policy, 90 days");
+            work.ledger
+                .differs(found, "nomen keeps the files of removed keys: `purge-keys` of the policy, 90 days");
         }
         "delete-delay" => draft.time_of(work, "purge-keys", found, value),
         "nsec3" => match on {
@@ -213,14 +214,22 @@ fn entry<'t>(
         "manual" | "offline-ksk" | "ksk-shared" | "unsafe-operation" if off => {
             work.ledger.unneeded(found, "nomen does so anyway");
         }
-        "manual" => work.ledger.differs(found, "keys without a lifetime are rolled when you order it, in steps that nomen takes"),
+        "manual" => work.ledger.differs(
+            found,
+            "keys without a lifetime are rolled when you order it, in steps that nomen takes",
+        ),
         "offline-ksk" => work.ledger.missing(found, "`offline-ksk` of a policy has the format of BIND"),
         "ksk-shared" => work.ledger.missing(found, "each zone has keys of its own"),
         "keystore" => work.ledger.missing(found, "nomen has the keys in the folder `keys` of `state-dir`"),
         "ds-push" => pushed(work, frame, found),
         "dnskey-sync" => work.ledger.missing(found, "nomen does not exchange keys with other signers"),
-        "rrsig-pre-refresh" | "signing-threads" | "keytag-modulo" | "reproducible-signing"
-        | "dnskey-management" | "unsafe-operation" | "comment" => work.ledger.unneeded(found, whole),
+        "rrsig-pre-refresh"
+        | "signing-threads"
+        | "keytag-modulo"
+        | "reproducible-signing"
+        | "dnskey-management"
+        | "unsafe-operation"
+        | "comment" => work.ledger.unneeded(found, whole),
         _ => work.ledger.missing(found, "a policy has nothing for it"),
     }
 }

@@ -51,7 +51,9 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, &'static str) {
     match statement.key() {
         "semantic-checks" => (Coverage::Unneeded, "nomen checks every zone; see `nomen check`"),
         "dnssec-signing" | "dnssec-validation" if off => (Coverage::Unneeded, "nomen does so anyway"),
-        "ds-push" => (Coverage::Differs, "`ds-push` of a zone that is signed, with the servers that have a key"),
+        "ds-push" => {
+            (Coverage::Differs, "`ds-push` of a zone that is signed, with the servers that have a key")
+        }
         "dnskey-sync" => (Coverage::Missing, "nomen does not exchange keys with other signers"),
         "dnssec-validation" => (Coverage::Missing, "nomen does not validate zones that it takes"),
         "journal-content" | "journal-max-depth" | "adjust-threads" | "include-from" | "zonefile-skip" => {

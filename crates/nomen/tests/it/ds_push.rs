@@ -130,7 +130,9 @@ fn the_parent_zone_of_the_same_server_is_changed() {
     let line = line.unwrap_or_else(|| panic!("{audited}"));
     assert!(line.contains("child=sub.example.") && line.contains("CDS records of sub.example."), "{line}");
     let page = http(metrics, "GET /metrics");
-    let accepted = page.lines().find_map(|line| line.strip_prefix("nomen_signing_ds_pushes_total{result=\"accepted\"} "));
+    let accepted = page
+        .lines()
+        .find_map(|line| line.strip_prefix("nomen_signing_ds_pushes_total{result=\"accepted\"} "));
     assert_eq!(accepted, Some("3"), "{page}");
 }
 
@@ -144,8 +146,7 @@ fn the_parent_at_another_nomen_is_changed_by_an_update() {
 
 #[test]
 fn bind_and_knot_are_parents() {
-    let configs: [(&str, &str, &[&str]); 2] =
-        [("BIND", "named", &["-g", "-c"]), ("Knot", "knotd", &["-c"])];
+    let configs: [(&str, &str, &[&str]); 2] = [("BIND", "named", &["-g", "-c"]), ("Knot", "knotd", &["-c"])];
     for (kind, program, arguments) in configs {
         let config = |own: SocketAddr, folder: &Path| {
             fs::write(folder.join("example.zone"), format!("{APEX}{DELEGATION}")).expect("written");

@@ -159,10 +159,7 @@ impl Keyring {
     fn unused(&self, slot: &Slot) -> impl Iterator<Item = KeyId> {
         let is_unused = |key: &&ManagedKey| {
             let state = &key.state;
-            state.goal == KeyGoal::Omnipresent
-                && slot.fits(key)
-                && state.is_unused()
-                && !state.is_standby()
+            state.goal == KeyGoal::Omnipresent && slot.fits(key) && state.is_unused() && !state.is_standby()
         };
         self.keys.iter().filter(is_unused).map(|key| key.id)
     }

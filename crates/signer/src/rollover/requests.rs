@@ -98,8 +98,10 @@ impl Keyring {
         let next = standby.id;
         if !standby.state.can_take_over() {
             let waits = self.waits_of(&standby.state, &delays);
-            let last = waits.into_iter().max_by_key(|wait| wait.until.unwrap_or(UnixTime::from_secs(u64::MAX)));
-            let (cause, until) = last.map_or((WaitCause::DnskeyCaches, None), |wait| (wait.cause, wait.until));
+            let last =
+                waits.into_iter().max_by_key(|wait| wait.until.unwrap_or(UnixTime::from_secs(u64::MAX)));
+            let (cause, until) =
+                last.map_or((WaitCause::DnskeyCaches, None), |wait| (wait.cause, wait.until));
             return Err(RollFault::StandbyNotReady(next, cause, until));
         }
         // Otherwise caches may have a DS RRset to which its signature is needed still.
@@ -127,8 +129,7 @@ impl Keyring {
         let slot = slots(policy).into_iter().find(|slot| slot.role == role).ok_or(RollFault::NoKey)?;
         let stays = |goal| goal == KeyGoal::Omnipresent;
         let used = self.keys.iter();
-        let used =
-            used.filter(|key| slot.fits(key) && stays(key.state.goal) && !key.state.is_standby());
+        let used = used.filter(|key| slot.fits(key) && stays(key.state.goal) && !key.state.is_standby());
         let best = used.max_by_key(|key| !key.state.is_unused() || key.state.predecessor.is_some());
         best.map(|key| key.id).ok_or(RollFault::NoKey)
     }

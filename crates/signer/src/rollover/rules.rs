@@ -126,7 +126,10 @@ impl<'a> Scene<'a> {
         let is_led = pairs().any(|(key, wanted)| *wanted && leads(key));
         let with_lead = |algorithm| {
             pairs().any(|(key, wanted)| {
-                *wanted && self.is_active(key) && key.id.algorithm == algorithm && key.state.ds.is_omnipresent()
+                *wanted
+                    && self.is_active(key)
+                    && key.id.algorithm == algorithm
+                    && key.state.ds.is_omnipresent()
             })
         };
         pairs()
@@ -349,9 +352,8 @@ impl Keyring {
             });
         }
         // The DS record of a dropped key is still needed where its DNSKEY record is in caches.
-        let has_cds = |i: usize, key: &ManagedKey| {
-            wanted[i] && (publish[i] || key.state.duty == KeyDuty::Dropped)
-        };
+        let has_cds =
+            |i: usize, key: &ManagedKey| wanted[i] && (publish[i] || key.state.duty == KeyDuty::Dropped);
         let with_ds = self.keys.iter().enumerate().filter(|(i, key)| has_cds(*i, key));
         plan.parent_ds = with_ds.map(|(_, key)| key.id).collect();
         let use_of = |(i, key): (usize, &ManagedKey)| {

@@ -361,13 +361,8 @@ fn simulate(first: u64, years: u64) -> Result<[u64; 5], String> {
             return Err(scenario.report(&fault));
         }
         let server = &scenario.server;
-        let of = [
-            server.steps,
-            server.generated,
-            server.crashes,
-            scenario.world.checked,
-            scenario.emergencies,
-        ];
+        let of =
+            [server.steps, server.generated, server.crashes, scenario.world.checked, scenario.emergencies];
         for (sum, value) in sums.iter_mut().zip(of) {
             *sum += value;
         }
@@ -377,7 +372,8 @@ fn simulate(first: u64, years: u64) -> Result<[u64; 5], String> {
 
 #[test]
 fn hundreds_of_years_pass_without_a_bogus_answer() {
-    let [steps, keys, crashes, checked, emergencies] = simulate(1, 160).unwrap_or_else(|fault| panic!("{fault}"));
+    let [steps, keys, crashes, checked, emergencies] =
+        simulate(1, 160).unwrap_or_else(|fault| panic!("{fault}"));
     println!(
         "{steps} steps, {keys} keys, {emergencies} emergencies, {crashes} crashes, {checked} combinations"
     );

@@ -148,12 +148,9 @@ impl ChangeAuthor {
             Self::Child { child, why } => {
                 AuditedAuthor { child: Some(display(child)), why: Some(why), ..none }
             }
-            Self::DsPush { child, why } => AuditedAuthor {
-                by: Some("ds-push"),
-                child: Some(display(child)),
-                why: Some(why),
-                ..none
-            },
+            Self::DsPush { child, why } => {
+                AuditedAuthor { by: Some("ds-push"), child: Some(display(child)), why: Some(why), ..none }
+            }
             Self::Acme => AuditedAuthor { by: Some("acme"), ..none },
         }
     }

@@ -109,7 +109,8 @@ pub use damage::{AcceptFault, Accepted, Damage};
 pub use delegations::{
     CheckOutcome, ChildRequestKind, DelegationCheckCounts, DelegationCounts, DelegationStatus, Delegations,
 };
-pub use ds_push::{DsPushCounts, DsPushState, DsPushStatus, DsPushes};
+use ds_push::DsPushes;
+pub use ds_push::{DsPushCounts, DsPushState, DsPushStatus};
 pub use edits::{ChangeAuthor, EditEnd, EditFault, RrsetEdit, RrsetEditKind, ZoneEdit};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};

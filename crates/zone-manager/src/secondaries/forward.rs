@@ -234,11 +234,7 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder
 
 /// Sends a request, and waits for its response, each no longer than `timeout`. The ID is unchanged: nothing
 /// else is in flight on the connection.
-pub(crate) fn exchange(
-    stream: &mut PeerStream,
-    message: &[u8],
-    timeout: Duration,
-) -> io::Result<Vec<u8>> {
+pub(crate) fn exchange(stream: &mut PeerStream, message: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     stream.socket().set_write_timeout(Some(timeout))?;
     stream.socket().set_read_timeout(Some(timeout))?;

@@ -96,13 +96,16 @@ impl DsPushes {
         let push = zones.entry(apex.clone()).or_default();
         let Some(wanted) = push.take(need, now, running < MAX_PUSHES) else { return push.wake(now) };
         drop(zones);
-        let (all, job) = (Arc::clone(self), PushJob { apex: apex.clone(), signing: Arc::clone(signing), wanted });
+        let (all, job) =
+            (Arc::clone(self), PushJob { apex: apex.clone(), signing: Arc::clone(signing), wanted });
         // Without a thread, the push has failed.
         let of = (job.apex.clone(), job.wanted.clone());
         if !self.threads.run(move || all.run(&job)) {
             let outcome = PushOutcome::Failed("the system refuses a thread".to_owned());
-            lock(&self.zones).get_mut(&of.0).map(|push| push.end(&of.1, outcome, now, random()));
-            return lock(&self.zones).get(&of.0)?.wake(now);
+            let mut zones = lock(&self.zones);
+            let push = zones.get_mut(&of.0)?;
+            push.end(&of.1, outcome, now, random());
+            return push.wake(now);
         }
         None
     }
@@ -130,7 +133,9 @@ impl DsPushes {
         let outcome = outcome.unwrap_or_else(PushOutcome::Failed);
         self.note(job, &outcome);
         let now = unix_now();
-        lock(&self.zones).get_mut(apex).map(|push| push.end(wanted, outcome.clone(), now, random()));
+        if let Some(push) = lock(&self.zones).get_mut(apex) {
+            push.end(wanted, outcome.clone(), now, random());
+        }
         let Some(changes) = self.changes.upgrade() else { return };
         if !matches!(outcome, PushOutcome::Failed(_)) {
             changes.parents().into_iter().for_each(|parents| parents.ask_soon(apex));

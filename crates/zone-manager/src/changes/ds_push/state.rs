@@ -120,7 +120,7 @@ impl ZonePush {
         let wanted = match need {
             PushNeed::Push(wanted) => wanted,
             PushNeed::Held(_) | PushNeed::Nothing => {
-                self.held = if let PushNeed::Held(why) = need { Some(why) } else { None };
+                self.held = if let PushNeed::Held(why) = need { Some(*why) } else { None };
                 self.wanted = None;
                 return None;
             }

@@ -117,9 +117,8 @@ impl ZoneSigner {
     /// is in DS RRsets already, and for each algorithm one of these keys signs all DNSKEY RRsets.
     fn leads_to_keys(&self, cds: &[Vec<u8>]) -> bool {
         let keys: Option<Vec<&ManagedKey>> = cds.iter().map(|rdata| self.key_of(rdata)).collect();
-        let signs = |key: &&ManagedKey| {
-            key.state.dnskey.is_omnipresent() && key.state.krrsig.is_omnipresent()
-        };
+        let signs =
+            |key: &&ManagedKey| key.state.dnskey.is_omnipresent() && key.state.krrsig.is_omnipresent();
         let is_good = |key: &ManagedKey, all: &[&ManagedKey]| {
             let is_known = key.state.dnskey.is_omnipresent() || !key.state.ds.is_hidden();
             is_known && all.iter().filter(|other| other.id.algorithm == key.id.algorithm).any(signs)

@@ -114,7 +114,11 @@ impl World {
             let name: NameBuf = name.parse().expect("a name");
             builder.add(name.as_name(), Type::A, Ttl::from_secs(7200), &[192, 0, 2, 1]).expect("added");
         }
-        let rules = Arc::new(ZoneSigning { policy: Arc::new(policy), parental_servers: Vec::new(), ds_push: zone_plan::DsPush::Off });
+        let rules = Arc::new(ZoneSigning {
+            policy: Arc::new(policy),
+            parental_servers: Vec::new(),
+            ds_push: zone_plan::DsPush::Off,
+        });
         let updates = ZoneUpdates { signing: Some(Arc::clone(&rules)), ..ZoneUpdates::default() };
         World {
             folder: tempfile::tempdir().expect("a folder"),
@@ -415,7 +419,11 @@ fn another_algorithm_another_layout_and_no_signatures_at_all_are_reached_without
     let mut world = World::new(policy(), 4);
     world.run(20, Some(1));
     let change = |world: &mut World, policy: DnssecPolicy| {
-        world.rules = Arc::new(ZoneSigning { policy: Arc::new(policy), parental_servers: Vec::new(), ds_push: zone_plan::DsPush::Off });
+        world.rules = Arc::new(ZoneSigning {
+            policy: Arc::new(policy),
+            parental_servers: Vec::new(),
+            ds_push: zone_plan::DsPush::Off,
+        });
         world.maintain(None);
     };
     let p256 = KeyAlgorithm { algorithm: SigAlgorithm::ECDSAP256SHA256, bits: 0 };
