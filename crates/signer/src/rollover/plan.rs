@@ -101,6 +101,8 @@ pub enum WaitCause {
     DsCaches,
     /// Caches may have a DS RRset with that of the key.
     OldDsCaches,
+    /// The parent may still find CDS records without that of the key, and act on them.
+    OldCds,
     /// Keys are to be generated.
     Generation,
     /// The key is rolled later, by its lifetime.
@@ -131,6 +133,7 @@ impl fmt::Display for WaitCause {
             Self::ParentWithdraws => "the parent still has the DS record of the key",
             Self::DsCaches => "caches may have a DS RRset without the DS record of the key",
             Self::OldDsCaches => "caches may have the DS record of the key",
+            Self::OldCds => "the parent may find CDS records without that of the key",
             Self::Generation => "a key must be generated",
             Self::Lifetime => "the lifetime of the key has not ended",
             Self::OtherDs => "the parent has a DS record of a key that is not here",

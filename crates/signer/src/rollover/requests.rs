@@ -104,6 +104,12 @@ impl Keyring {
                 last.map_or((WaitCause::DnskeyCaches, None), |wait| (wait.cause, wait.until));
             return Err(RollFault::StandbyNotReady(next, cause, until));
         }
+        // An older CDS RRset would have the parent remove the DS record of the key that is to lead to the zone.
+        let is_found = |at: UnixTime| at.saturating_add(delays.cds_gone() + delays.publish_safety);
+        let of_cds = standby.state.dates.publish_cds.filter(|_| policy.sync && state.role.signs_keys());
+        if let Some(until) = of_cds.map(is_found).filter(|until| *until > facts.now) {
+            return Err(RollFault::StandbyNotReady(next, WaitCause::OldCds, Some(until)));
+        }
         // Otherwise caches may have a DS RRset to which its signature is needed still.
         let is_sure = self.obstacle(index, &delays).is_none() && state.ds.is_omnipresent();
         let is_dropped = state.role == KeyPurpose::Ksk && is_sure;

@@ -325,6 +325,9 @@ impl Keyring {
                 let dates = &mut state.dates;
                 if next == RecordState::Rumoured {
                     (dates.ds_removed, dates.delete_cds) = (None, None);
+                    if state.duty == KeyDuty::Standby {
+                        dates.publish_cds = None;
+                    }
                 } else {
                     dates.ds_removed = None;
                     dates.delete_cds = Some(delays.now);

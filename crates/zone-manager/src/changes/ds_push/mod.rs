@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
+use serving::descriptors::DS_PUSHES;
 use telemetry::repeated::log_repeated;
 use telemetry::trail::audit;
 use threads::kept_threads::KeptThreads;
@@ -33,8 +34,6 @@ use super::{Changes, Shared};
 pub use state::{DsPushState, DsPushStatus};
 use state::{PushOutcome, ZonePush};
 
-/// Most pushes at a time.
-const MAX_PUSHES: usize = 16;
 /// How often an edit is tried on a parent zone that changes meanwhile.
 const EDIT_TRIES: usize = 8;
 
@@ -94,7 +93,7 @@ impl DsPushes {
             return None;
         }
         let push = zones.entry(apex.clone()).or_default();
-        let Some(wanted) = push.take(need, now, running < MAX_PUSHES) else { return push.wake(now) };
+        let Some(wanted) = push.take(need, now, running < DS_PUSHES) else { return push.wake(now) };
         drop(zones);
         let (all, job) =
             (Arc::clone(self), PushJob { apex: apex.clone(), signing: Arc::clone(signing), wanted });

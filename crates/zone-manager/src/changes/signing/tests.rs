@@ -400,6 +400,27 @@ fn a_zone_with_two_keys_stays_valid_through_rollovers_of_both() {
     assert!(world.used.len() >= 10, "keys {:?}", world.used);
 }
 
+#[test]
+fn standby_keys_take_over_in_emergencies_without_a_gap() {
+    let zsk_lifetime = Some(Duration::from_secs(45 * DAY));
+    let (layout, standby_ksk, standby_zsk) = (KeyLayout::Split, true, true);
+    let mut world =
+        World::new(DnssecPolicy { layout, zsk_lifetime, standby_ksk, standby_zsk, ..policy() }, 9);
+    let mut taken = [0, 0];
+    for turn in 0..10 {
+        world.run(40 * (turn + 1), Some(3));
+        let roles = [KeyPurpose::Ksk, KeyPurpose::Zsk];
+        let which = RollTarget::Role(roles[turn as usize % 2]);
+        let said = world.maintain(Some(SignCommand::RollAtOnce(which)));
+        taken[turn as usize % 2] += u32::from(said.is_some_and(|said| said.is_ok()));
+    }
+    assert!(taken.iter().all(|count| *count >= 3), "{taken:?}");
+    world.run(450, Some(3));
+    assert_eq!(world.ds.len(), 2, "of the KSK in use, and of the standby key");
+    let scan = SignatureScan::of(&world.zone, world.now);
+    assert_eq!((scan.dnskeys.len(), scan.of_keys.len(), scan.of_all.len()), (4, 1, 1));
+}
+
 /// Without the parent's DS nothing that depends on it goes on, and the zone stays valid.
 #[test]
 fn a_parent_that_does_nothing_stops_rollovers_and_nothing_else() {
