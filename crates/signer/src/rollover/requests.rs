@@ -105,9 +105,11 @@ impl Keyring {
             return Err(RollFault::StandbyNotReady(next, cause, until));
         }
         // An older CDS RRset would have the parent remove the DS record of the key that is to lead to the zone.
-        let is_found = |at: UnixTime| at.saturating_add(delays.cds_gone() + delays.publish_safety);
+        // Its TTL was that of DNSKEY, whose track keeps a greater one.
         let of_cds = standby.state.dates.publish_cds.filter(|_| policy.sync && state.role.signs_keys());
-        if let Some(until) = of_cds.map(is_found).filter(|until| *until > facts.now) {
+        let of_cds = of_cds.map(|at| standby.state.dnskey.since.map_or(at, |since| since.max(at)));
+        let is_gone = |at: UnixTime| at.saturating_add(delays.cds_gone() + delays.publish_safety);
+        if let Some(until) = of_cds.map(is_gone).filter(|until| *until > facts.now) {
             return Err(RollFault::StandbyNotReady(next, WaitCause::OldCds, Some(until)));
         }
         // Otherwise caches may have a DS RRset to which its signature is needed still.
