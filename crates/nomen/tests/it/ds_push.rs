@@ -12,6 +12,7 @@ use crate::changes::{self, STATE};
 use crate::metrics::http;
 use crate::primary::{KEY_FILE, other, secret};
 use crate::support::{APEX, Server, eventually, free_address, run, text, written};
+use crate::xot::{Authority, over_tls};
 use crate::zone_signing::{keys, policy, state, tag, verify};
 
 /// The child zone, with TTLs of a second, so that no cache is waited for.
@@ -311,4 +312,29 @@ fn a_standby_key_takes_over_in_an_emergency() {
     assert!(listed.contains(", KSK, standby, goal omnipresent"), "{listed}");
     let output = server.ctl(&["key", "roll", ZONE, "--role", "csk", "--emergency"]);
     assert_eq!(output.status.code(), Some(1), "there is no such key");
+}
+
+/// The certificates of both ends authenticate the update, which has no key.
+#[test]
+fn an_update_over_tls_is_authenticated_by_certificates() {
+    let (authority, tls) = (Authority::new(), free_address());
+    let folder = authority.folder("parent.example");
+    fs::write(folder.path().join("example.zone"), format!("{APEX}{DELEGATION}")).expect("written");
+    let parent = format!(
+        "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n\
+         update-policy = [\"grant cert:child.example name sub.example. DS\"]\n\
+         [[listen]]\naddr = [{}]\nproto = [\"tls\"]\n\
+         [[certificate]]\nchain = \"server.pem\"\nkey = \"server.key\"\n",
+        written(tls)
+    );
+    let keys = format!("{STATE}client-certificates = true\nclient-ca-file = \"ca.pem\"\n");
+    let parent = Server::start_in(folder, &keys, &parent);
+    let folder = child_folder();
+    authority.write(folder.path(), &authority.sign("child.example", false));
+    let files = "ca-file = \"ca.pem\"\nclient-chain = \"server.pem\"\nclient-key = \"server.key\"\n";
+    let push = over_tls(tls, "parent.example", "");
+    let text_of = format!("{}{files}", block(&push, &[parent.address]));
+    let server = Server::start_in(folder, STATE, &text_of);
+    wait_for_ds(&server, parent.address, &[]);
+    assert_eq!(pushed(&server)["state"], "accepted", "{}", server.log());
 }
