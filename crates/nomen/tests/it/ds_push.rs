@@ -327,7 +327,7 @@ fn an_update_over_tls_is_authenticated_by_certificates() {
          [[certificate]]\nchain = \"server.pem\"\nkey = \"server.key\"\n",
         written(tls)
     );
-    let keys = format!("{STATE}client-certificates = true\nclient-ca-file = \"ca.pem\"\n");
+    let keys = format!("{STATE}client-ca-file = \"ca.pem\"\n");
     let parent = Server::start_in(folder, &keys, &parent);
     let folder = child_folder();
     authority.write(folder.path(), &authority.sign("child.example", false));
