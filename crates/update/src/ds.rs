@@ -180,7 +180,7 @@ fn each_record(
             take(&mut parser, owner.as_name(), &record)?;
         }
     }
-    Ok(header.is_authoritative())
+    Ok(header.authoritative())
 }
 
 #[cfg(test)]
@@ -238,7 +238,7 @@ mod tests {
     }
 
     fn soa() -> Vec<u8> {
-        [&name("ns.test").as_name().as_wire()[..], name("host.test").as_name().as_wire(), &[0; 20]].concat()
+        [name("ns.test").as_name().as_wire(), name("host.test").as_name().as_wire(), &[0; 20]].concat()
     }
 
     #[test]

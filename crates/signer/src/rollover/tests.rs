@@ -577,7 +577,8 @@ fn a_standby_key_that_the_policy_no_longer_wants_goes() {
     zone.at(from + 1);
     assert!(!zone.used(3).sync && !zone.used(4).publish && zone.used(3).publish);
     zone.parent_follows();
-    zone.at(from + 2).until(from + 2 * DS_COMES);
+    // Once the parent cannot find the old CDS records any more.
+    zone.at(from + 10_000).until(from + 10_000 + 2 * DS_GOES);
     assert_eq!([zone.states(3), zone.states(4)], [[H; 4], [H; 4]]);
     assert_eq!([zone.states(1), zone.states(2)], [[O, H, O, O], [O, O, H, H]]);
 }
