@@ -40,9 +40,10 @@ keys! {
         /// Where the DS records of a zone with `dnssec-policy` are changed when its CDS records ask for it:
         /// `here`, in the zone above it, which this server has and which takes changes; or servers of the
         /// parent zone, written as in `primaries`, each with a key or over TLS with `client-chain`, which are
-        /// sent a dynamic update (RFC 2136), in this order: the next one if one does not accept it. Unset:
-        /// nowhere; the parent reads CDS records, or an operator changes the DS records.
-        /// [SIGNING.md](SIGNING.md#ds-records-pushed-to-the-parent) explains it.
+        /// sent a dynamic update (RFC 2136), in this order: the next one if one does not accept it; `none`,
+        /// nowhere although the template has something. Unset: nowhere; the parent reads CDS records, or an
+        /// operator changes the DS records. [SIGNING.md](SIGNING.md#ds-records-pushed-to-the-parent) explains
+        /// it.
         live "ds-push" ds_push: Option<Vec<At<DsPushTarget>>> = None,
             example ["192.0.2.1 key:transfer.example.com"];
         /// PEM file of the CA certificates that authenticate the servers in `primaries`, `notify` and
@@ -148,22 +149,26 @@ pub struct Peer {
 
 /// The word for the parent zone of this server.
 const HERE: &str = "here";
+/// The word for no place, although the template of the zone has one.
+const NOWHERE: &str = "none";
 
 /// Where the DS RRset of a zone is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DsPushTarget {
+    /// Nowhere, although the template of the zone has a place.
+    Nowhere,
     /// In the zone above it, which this server has.
     Here,
     /// At a server of the parent zone, by dynamic update.
-    Server(Peer),
+    Server(Box<Peer>),
 }
 
 impl DsPushTarget {
     /// Returns the server, if it is one.
     pub fn server(&self) -> Option<&Peer> {
         match self {
-            Self::Here => None,
-            Self::Server(peer) => Some(peer),
+            Self::Nowhere | Self::Here => None,
+            Self::Server(peer) => Some(&**peer),
         }
     }
 }
@@ -172,13 +177,18 @@ impl std::str::FromStr for DsPushTarget {
     type Err = PeerFault;
 
     fn from_str(text: &str) -> Result<Self, PeerFault> {
-        if text.trim() == HERE { Ok(Self::Here) } else { text.parse().map(Self::Server) }
+        match text.trim() {
+            HERE => Ok(Self::Here),
+            NOWHERE => Ok(Self::Nowhere),
+            server => server.parse().map(|peer| Self::Server(Box::new(peer))),
+        }
     }
 }
 
 impl fmt::Display for DsPushTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Nowhere => f.write_str(NOWHERE),
             Self::Here => f.write_str(HERE),
             Self::Server(peer) => peer.server.fmt(f),
         }
@@ -187,13 +197,14 @@ impl fmt::Display for DsPushTarget {
 
 impl Value for DsPushTarget {
     fn kind() -> String {
-        format!("\"{HERE}\" or {}", Peer::kind())
+        format!("\"{HERE}\", \"{NOWHERE}\" or {}", Peer::kind())
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         reader.text(node, "\"here\" or an address such as \"192.0.2.1 key:NAME\"", str::parse)
     }
     fn render(&self) -> Option<String> {
         match self {
+            Self::Nowhere => Some(quote(NOWHERE)),
             Self::Here => Some(quote(HERE)),
             Self::Server(peer) => peer.render(),
         }

@@ -180,7 +180,7 @@ mod tests {
         "catalog-produce",
         "delegation-updates",
     ];
-    const PRIMARIES: [&str; 15] = [
+    const PRIMARIES: [&str; 16] = [
         "socket",
         "primaries",
         "catalog-produce",

@@ -43,7 +43,10 @@ impl<'k> PushKeys<'k> {
 pub(super) fn check(keys: PushKeys<'_>, policies: &DnssecPolicies, faults: &mut Vec<Diagnostic>) {
     let (signing, peers) = keys.own();
     let template = keys.template();
-    let Some(targets) = peers.ds_push.value.as_ref().filter(|targets| !targets.is_empty()) else { return };
+    let Some(targets) = &peers.ds_push.value else { return };
+    if targets.iter().all(|target| target.value == DsPushTarget::Nowhere) {
+        return;
+    }
     let place = peers.ds_push.place.as_ref();
     match effective(signing, template.map(|template| &template.signing)) {
         Some((name, of_policy)) => {
@@ -59,10 +62,10 @@ pub(super) fn check(keys: PushKeys<'_>, policies: &DnssecPolicies, faults: &mut 
         }
         None => {}
     }
-    let here = targets.iter().find(|target| target.value == DsPushTarget::Here);
-    if let Some(here) = here.filter(|_| targets.len() > 1) {
-        let message = "`ds-push` has \"here\" and something else: the parent zone is changed in one place";
-        faults.push(Diagnostic::at(here.place.as_ref(), message));
+    let alone = targets.iter().find(|target| target.value.server().is_none());
+    if let Some(alone) = alone.filter(|_| targets.len() > 1) {
+        let message = format!("`ds-push` has \"{}\" and something else", alone.value);
+        faults.push(Diagnostic::at(alone.place.as_ref(), message));
     }
     let chains = [Some(peers), template.map(|template| &template.peers)];
     let has_certificate = chains.into_iter().flatten().any(|keys| keys.client_chain.is_some());
@@ -185,7 +188,7 @@ mod tests {
             targets("ds-push = [\"192.0.2.1 key:k\", \"2001:db8::1@5353 key:k\"]"),
             ["\"192.0.2.1@53 key:k.\"", "\"[2001:db8::1]@5353 key:k.\""]
         );
-        assert!(targets("ds-push = []").is_empty());
+        assert_eq!(targets("ds-push = [\"none\"]"), ["\"none\""]);
     }
 
     #[test]
@@ -200,8 +203,9 @@ mod tests {
                 parent("api = true"),
                 "\"here\" and something else",
             ),
+            ("ds-push = [\"here\", \"none\"]", parent("api = true"), "\"here\" and something else"),
             (HERE, String::new(), "no zone above it is served here"),
-            (HERE, parent(""), "zone Example. takes no changes: it has no `delegation-updates`"),
+            (HERE, parent(""), "zone example. takes no changes: it has no `delegation-updates`"),
             (HERE, parent("delegation-updates = [\"none\"]"), "takes no changes"),
             (
                 HERE,

@@ -69,6 +69,7 @@ impl Parent {
         }
         let wanted = match self.kind {
             ParentKind::FollowsCds => self.by_cds(world, random),
+            ParentKind::ByHand if !server.has_looked => None,
             ParentKind::ByHand => Some(by_hand(world, server, random)),
         };
         if let Some(mut keys) = wanted {
