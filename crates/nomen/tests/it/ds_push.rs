@@ -64,8 +64,7 @@ fn block(push: &str, parents: &[SocketAddr]) -> String {
 
 /// Starts a server that signs the child, and pushes its DS records to a parent with a key.
 fn child_of(parent: SocketAddr, servers: &[SocketAddr], more: &str) -> Server {
-    let push = written(parent).replace(']', "").replace('[', "");
-    let push = format!("\"{} key:transfer.example\"", push.trim_matches('"'));
+    let push = format!("\"{} key:transfer.example\"", written(parent).trim_matches('"'));
     let text = format!("{KEYS}{}{more}", block(&push, servers));
     Server::start_in(child_folder(), STATE, &text)
 }

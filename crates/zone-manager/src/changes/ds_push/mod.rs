@@ -49,7 +49,7 @@ pub struct DsPushCounts {
 }
 
 /// Pushes DS records of zones.
-pub struct DsPushes {
+pub(super) struct DsPushes {
     changes: Weak<Changes>,
     threads: Arc<KeptThreads>,
     zones: Mutex<HashMap<ZoneName, ZonePush>>,

@@ -247,23 +247,23 @@ mod tests {
 
     #[test]
     fn failures_are_tried_again_later_and_later() {
-        let (mut push, wanted) = (ZonePush::default(), wanted(1, None));
-        assert!(starts(&mut push, &wanted, 1000));
-        assert!(!starts(&mut push, &wanted, 1001), "it is in progress");
+        let (mut push, first) = (ZonePush::default(), wanted(1, None));
+        assert!(starts(&mut push, &first, 1000));
+        assert!(!starts(&mut push, &first, 1001), "it is in progress");
         let mut now = 1000;
         for wait in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
-            push.end(&wanted, failed(), at(now), 0);
+            push.end(&first, failed(), at(now), 0);
             assert_eq!(push.wake(at(now)), Some(at(now + wait)));
-            assert!(!starts(&mut push, &wanted, now + wait - 1));
+            assert!(!starts(&mut push, &first, now + wait - 1));
             now += wait;
-            assert!(starts(&mut push, &wanted, now));
+            assert!(starts(&mut push, &first, now));
         }
-        push.end(&wanted, failed(), at(now), u32::MAX);
+        push.end(&first, failed(), at(now), u32::MAX);
         assert_eq!(push.wake(at(now)), Some(at(now + 3960)), "a tenth later");
         let status = push.status(&DsPush::Here).expect("a status");
         assert_eq!((status.state, &*status.detail, status.failures), (DsPushState::Failed, "REFUSED", 9));
         // Another DS RRset is pushed at once.
-        assert!(starts(&mut push, &super::tests::wanted(2, None), now + 1));
+        assert!(starts(&mut push, &wanted(2, None), now + 1));
     }
 
     #[test]
