@@ -13,7 +13,7 @@ use crate::metrics::http;
 use crate::primary::{KEY_FILE, other, secret};
 use crate::support::{APEX, Server, eventually, free_address, run, text, written};
 use crate::xot::{Authority, over_tls};
-use crate::zone_signing::{keys, policy, state, tag, verify};
+use crate::zone_signing::{keys, policy, state, tag, verify, wait_settled};
 
 /// The child zone, with TTLs of a second, so that no cache is waited for.
 const CHILD: &str = "\
@@ -44,10 +44,18 @@ fn records_at(server: SocketAddr, rtype: &str) -> Vec<String> {
     all
 }
 
-/// Returns the folder of a server that signs the child.
+/// Returns the folder of a server that signs the child, without the parent zone.
 fn child_folder() -> TempDir {
-    let folder = changes::folder(&format!("{APEX}{DELEGATION}"));
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
     fs::write(folder.path().join("sub.zone"), CHILD).expect("written");
+    folder
+}
+
+/// Returns the same, with the parent zone.
+fn folder_of_both() -> TempDir {
+    let folder = child_folder();
+    fs::write(folder.path().join("example.zone"), format!("{APEX}{DELEGATION}")).expect("written");
     folder
 }
 
@@ -66,7 +74,9 @@ fn block(push: &str, parents: &[SocketAddr]) -> String {
 fn child_of(parent: SocketAddr, servers: &[SocketAddr], more: &str) -> Server {
     let push = format!("\"{} key:transfer.example\"", written(parent).trim_matches('"'));
     let text = format!("{KEYS}{}{more}", block(&push, servers));
-    Server::start_in(child_folder(), STATE, &text)
+    let server = Server::start_in(child_folder(), STATE, &text);
+    wait_settled(&server, ZONE);
+    server
 }
 
 /// What was pushed for the child.
@@ -122,7 +132,7 @@ fn the_parent_zone_of_the_same_server_is_changed() {
         written(metrics),
         block("\"here\"", &[address])
     );
-    let server = Server::start_at(address, child_folder(), STATE, &text_of);
+    let server = Server::start_at(address, folder_of_both(), STATE, &text_of);
     rolls_at(&server, address, "here");
     verify(&server, "example");
     let audited = fs::read_to_string(server.path("audit.log")).expect("an audit file");
@@ -268,7 +278,8 @@ fn a_standby_key_takes_over_in_an_emergency() {
     let block = block("\"here\"", &[address]);
     let keys_of = policy("fast", "single-key = false\nstandby-ksk = true\nstandby-zsk = true\n");
     let block = block.replace(&policy("fast", ""), &keys_of);
-    let server = Server::start_at(address, child_folder(), STATE, &format!("{parent}{block}"));
+    let server = Server::start_at(address, folder_of_both(), STATE, &format!("{parent}{block}"));
+    wait_settled(&server, ZONE);
     let is_standby = |key: &&Value| key["duty"] == "standby" && key["goal"] == "omnipresent";
     let standby = |role: &str| {
         let all = keys(&server, ZONE);
