@@ -61,9 +61,9 @@ impl Keyring {
     }
 
     /// Has the standby key take over from a key at once: it signs in the next version, and the key no longer
-    /// does. The next [`step`](Self::step) generates another standby key. Of a KSK, the DNSKEY record goes in
-    /// the next version, and its DS record once no cache has a DNSKEY RRset that the standby key has not
-    /// signed. `facts` are those of the last step. Returns the key and the standby key.
+    /// does. The next [`step`](Self::step) generates another standby key. The DNSKEY record goes once no cache
+    /// has a signature of the key, and of a KSK the DS record once no cache has a DNSKEY RRset that the standby
+    /// key has not signed. `facts` are those of the last step. Returns the key and the standby key.
     ///
     /// # Errors
     /// [`RollFault::NoStandby`]; [`RollFault::StandbyNotReady`]: caches do not have its records yet.

@@ -280,8 +280,8 @@ impl<'a> Scene<'a> {
 
 impl Scene<'_> {
     /// Whether the DNSKEY record of a key that another one has replaced in an emergency may be removed, though
-    /// its DS record is in caches: that of the other key is in all of them. The DS record of this one stays
-    /// as long as a cache may have a DNSKEY RRset that it alone has signed.
+    /// caches may have its DS record: that of the other key is in all of them. No cache has a signature of it,
+    /// as those of CDS records.
     fn may_drop(&self, key: &ManagedKey, publish: &[bool]) -> bool {
         let takes_over = |(other, publish): (&ManagedKey, &bool)| {
             *publish
@@ -293,6 +293,8 @@ impl Scene<'_> {
         };
         key.state.duty == KeyDuty::Dropped
             && key.state.zrrsig.is_hidden()
+            && key.state.krrsig.is_hidden()
+            && !key.state.ds.is_in_service()
             && self.keys.iter().zip(publish).any(takes_over)
     }
 }
@@ -300,7 +302,7 @@ impl Scene<'_> {
 impl ManagedKey {
     /// Whether the key signs the DNSKEY RRset if its DNSKEY record is there.
     fn signs_keys(&self) -> bool {
-        self.state.role.signs_keys() && !self.state.is_standby()
+        self.state.role.signs_keys() && self.state.duty == KeyDuty::Active
     }
 }
 
@@ -354,15 +356,13 @@ impl Keyring {
                 }
             });
         }
-        // The DS record of a dropped key is still needed where its DNSKEY record is in caches.
-        let has_cds =
-            |i: usize, key: &ManagedKey| wanted[i] && (publish[i] || key.state.duty == KeyDuty::Dropped);
-        let with_ds = self.keys.iter().enumerate().filter(|(i, key)| has_cds(*i, key));
+        let has_cds = |i: usize| wanted[i] && publish[i];
+        let with_ds = self.keys.iter().enumerate().filter(|(i, _)| has_cds(*i));
         plan.parent_ds = with_ds.map(|(_, key)| key.id).collect();
         let use_of = |(i, key): (usize, &ManagedKey)| {
             let (sign_keys, sync) = match &fixed {
                 Some(fixed) => (fixed.signers.contains(&key.id), fixed.synced.contains(&key.id)),
-                None => (publish[i] && key.signs_keys(), has_cds(i, key)),
+                None => (publish[i] && key.signs_keys(), has_cds(i)),
             };
             let sync = sync && policy.sync;
             let used = KeyUse { publish: publish[i], sign_keys, sign_zone: signs[i], sync };

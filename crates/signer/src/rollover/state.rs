@@ -167,7 +167,7 @@ pub enum KeyDuty {
     /// Its DNSKEY record, and of a KSK its DS record, are there, and it signs nothing until it takes over in an
     /// emergency.
     Standby,
-    /// Another key has taken over in an emergency: it signs nothing, and its DNSKEY record is removed at once.
+    /// Another key has taken over in an emergency: it signs nothing, and goes.
     Dropped,
 }
 

@@ -512,9 +512,9 @@ fn a_standby_ksk_takes_over_at_once() {
     let ksk = RollTarget::Role(KeyPurpose::Ksk);
     assert_eq!(zone.ring.roll_at_once(&zone.policy, ksk, &zone.facts), Ok((id(1), id(3))));
     zone.at(from);
-    // The DNSKEY RRset is signed by the key whose DS record is in all caches, and has the old key no more.
-    assert!(zone.used(3).sign_keys && !zone.used(1).sign_keys && !zone.used(1).publish);
-    assert_eq!([zone.states(1), zone.states(3)], [[U, H, U, O], [O, H, R, O]]);
+    // The DNSKEY RRset is signed by the key whose DS record is in all caches, and by the old key no more.
+    assert!(zone.used(3).sign_keys && !zone.used(1).sign_keys && zone.used(1).publish);
+    assert_eq!([zone.states(1), zone.states(3)], [[O, H, U, O], [O, H, R, O]]);
     // Caches have a DNSKEY RRset that the old key alone has signed, to which its DS record leads.
     assert!(zone.used(1).sync && zone.used(3).sync);
     let new = zone.ring.key(id(5)).expect("another standby key");
@@ -523,8 +523,12 @@ fn a_standby_ksk_takes_over_at_once() {
     assert!(zone.used(1).sync, "as long as caches may have it");
     zone.at(from + DNSKEY_COMES);
     assert!(!zone.used(1).sync && zone.used(3).sync);
+    zone.until(from + DNSKEY_GOES - 1);
+    assert!(zone.used(1).publish, "caches may have CDS records with its signature");
+    zone.at(from + DNSKEY_GOES);
+    assert!(!zone.used(1).publish);
     zone.parent_follows();
-    zone.at(from + DNSKEY_COMES + 10).until(from + 3 * DS_COMES);
+    zone.at(from + DNSKEY_COMES + 100).until(from + 3 * DS_COMES);
     zone.parent_follows();
     zone.at(from + 3 * DS_COMES + 10).until(from + 6 * DS_COMES);
     assert_eq!([zone.states(1), zone.states(3), zone.states(5)], [[H; 4], [O, H, O, O], [O, H, H, O]]);
