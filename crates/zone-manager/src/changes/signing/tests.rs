@@ -404,8 +404,10 @@ fn a_zone_with_two_keys_stays_valid_through_rollovers_of_both() {
 fn standby_keys_take_over_in_emergencies_without_a_gap() {
     let zsk_lifetime = Some(Duration::from_secs(45 * DAY));
     let (layout, standby_ksk, standby_zsk) = (KeyLayout::Split, true, true);
-    let mut world =
-        World::new(DnssecPolicy { layout, zsk_lifetime, standby_ksk, standby_zsk, ..policy() }, 9);
+    // The world keeps CDS records in caches for the largest TTL of all data.
+    let dnskey_ttl = Ttl::from_secs(7200);
+    let policy = DnssecPolicy { layout, zsk_lifetime, standby_ksk, standby_zsk, dnskey_ttl, ..policy() };
+    let mut world = World::new(policy, 9);
     let mut taken = [0, 0];
     for turn in 0..10 {
         world.run(40 * (turn + 1), Some(3));
