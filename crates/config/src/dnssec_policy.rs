@@ -65,9 +65,9 @@ keys! {
         /// Time from the first use of a ZSK to the start of its rollover. Only without `single-key`. It must
         /// be longer than one rollover takes. Unset: unlimited; the key is rolled when an operator orders it.
         live "zsk-lifetime" zsk_lifetime: Lifetime = None, example "90d";
-        /// Whether a second KSK is kept for emergencies. Its DNSKEY and DS records are published, and it signs
-        /// nothing until `nomen ctl key roll --emergency` has it take over at once. Only with `single-key =
-        /// false`, and without `offline-ksk`.
+        /// Whether a second KSK is kept for emergencies. Its DNSKEY and DS records are published, and it
+        /// signs nothing until `nomen ctl key roll --emergency` has it take over at once. Only with
+        /// `single-key = false`, and without `offline-ksk`.
         live "standby-ksk" standby_ksk: bool = false, example true;
         /// Whether a second ZSK is kept for emergencies: its DNSKEY record is published, and it signs nothing
         /// until `nomen ctl key roll --emergency` has it take over at once. Only with `single-key = false`,

@@ -47,8 +47,8 @@ keys! {
         live "ds-push" ds_push: Option<Vec<At<DsPushTarget>>> = None,
             example ["192.0.2.1 key:transfer.example.com"];
         /// PEM file of the CA certificates that authenticate the servers in `primaries`, `notify` and
-        /// `ds-push` that have a name (`#ns1.example.net`). It is read at the start and at each reload. Unset: the CA
-        /// certificates of the system.
+        /// `ds-push` that have a name (`#ns1.example.net`). It is read at the start and at each reload.
+        /// Unset: the CA certificates of the system.
         live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
         /// PEM file of the certificate that nomen shows to the servers in `primaries` and `notify` that ask
         /// for one (mutual TLS), followed by the certificates that issued it. With `client-key` beside it.

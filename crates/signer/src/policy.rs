@@ -56,8 +56,8 @@ pub struct DnssecPolicy {
     pub ksk_lifetime: Option<Duration>,
     /// The same of ZSKs.
     pub zsk_lifetime: Option<Duration>,
-    /// Whether a second KSK is kept for emergencies: its DNSKEY and DS records are there, and it signs nothing.
-    /// Without effect on CSKs.
+    /// Whether a second KSK is kept for emergencies: its DNSKEY and DS records are there, and it signs
+    /// nothing. Without effect on CSKs.
     pub standby_ksk: bool,
     /// Whether a second ZSK is kept for emergencies: its DNSKEY record is there, and it signs nothing.
     pub standby_zsk: bool,

@@ -270,7 +270,8 @@ fn refused_roll(server: &Server) -> String {
     text(&output.stderr)
 }
 
-/// The standby KSK has its DS record at the parent beside that of the KSK in use, and takes over in one version.
+/// The standby KSK has its DS record at the parent beside that of the KSK in use, and takes over in one
+/// version.
 #[test]
 fn a_standby_key_takes_over_in_an_emergency() {
     let address = free_address();

@@ -61,9 +61,9 @@ impl Keyring {
     }
 
     /// Has the standby key take over from a key at once: it signs in the next version, and the key no longer
-    /// does. The next [`step`](Self::step) generates another standby key. The DNSKEY record goes once no cache
-    /// has a signature of the key, and of a KSK the DS record once no cache has a DNSKEY RRset that the standby
-    /// key has not signed. `facts` are those of the last step. Returns the key and the standby key.
+    /// does. The next [`step`](Self::step) generates another standby key. The DNSKEY record goes once no
+    /// cache has a signature of the key, and of a KSK the DS record once no cache has a DNSKEY RRset that the
+    /// standby key has not signed. `facts` are those of the last step. Returns the key and the standby key.
     ///
     /// # Errors
     /// [`RollFault::NoStandby`]; [`RollFault::StandbyNotReady`]: caches do not have its records yet.
@@ -104,8 +104,8 @@ impl Keyring {
                 last.map_or((WaitCause::DnskeyCaches, None), |wait| (wait.cause, wait.until));
             return Err(RollFault::StandbyNotReady(next, cause, until));
         }
-        // An older CDS RRset would have the parent remove the DS record of the key that is to lead to the zone.
-        // Its TTL was that of DNSKEY, whose track keeps a greater one.
+        // An older CDS RRset would have the parent remove the DS record of the key that is to lead to the
+        // zone. Its TTL was that of DNSKEY, whose track keeps a greater one.
         let of_cds = standby.state.dates.publish_cds.filter(|_| policy.sync && state.role.signs_keys());
         let of_cds = of_cds.map(|at| standby.state.dnskey.since.map_or(at, |since| since.max(at)));
         let is_gone = |at: UnixTime| at.saturating_add(delays.cds_gone() + delays.publish_safety);

@@ -112,13 +112,14 @@ impl<'a> Scene<'a> {
         self.with_standby(&wanted)
     }
 
-    /// Returns which DS records are to be at the parent beside those of keys that sign: those of standby keys,
-    /// which lead nowhere, and of keys that retire, as long as no other key is sure to lead to the zone.
+    /// Returns which DS records are to be at the parent beside those of keys that sign: those of standby
+    /// keys, which lead nowhere, and of keys that retire, as long as no other key is sure to lead to the
+    /// zone.
     fn with_standby(&self, wanted: &[bool]) -> Vec<bool> {
         let has_standby = self.keys.iter().any(|key| key.state.is_standby() && !key.state.ds.is_hidden());
         let signs = |key: &ManagedKey| key.state.dnskey.is_omnipresent() && key.state.krrsig.is_omnipresent();
-        // Where a DS record leads nowhere, another one must not be removed before all caches have the new one:
-        // one server of the parent, or an operator, may remove it first.
+        // Where a DS record leads nowhere, another one must not be removed before all caches have the new
+        // one: one server of the parent, or an operator, may remove it first.
         let leads = |key: &ManagedKey| {
             self.is_active(key) && signs(key) && (!has_standby || key.state.ds.is_omnipresent())
         };
@@ -279,9 +280,9 @@ impl<'a> Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Whether the DNSKEY record of a key that another one has replaced in an emergency may be removed, though
-    /// caches may have its DS record: that of the other key is in all of them. No cache has a signature of it,
-    /// as those of CDS records.
+    /// Whether the DNSKEY record of a key that another one has replaced in an emergency may be removed,
+    /// though caches may have its DS record: that of the other key is in all of them. No cache has a
+    /// signature of it, as those of CDS records.
     fn may_drop(&self, key: &ManagedKey, publish: &[bool]) -> bool {
         let takes_over = |(other, publish): (&ManagedKey, &bool)| {
             *publish

@@ -164,8 +164,8 @@ pub enum KeyDuty {
     /// It signs.
     #[default]
     Active,
-    /// Its DNSKEY record, and of a KSK its DS record, are there, and it signs nothing until it takes over in an
-    /// emergency.
+    /// Its DNSKEY record, and of a KSK its DS record, are there, and it signs nothing until it takes over in
+    /// an emergency.
     Standby,
     /// Another key has taken over in an emergency: it signs nothing, and goes.
     Dropped,
