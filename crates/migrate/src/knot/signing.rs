@@ -218,11 +218,7 @@ fn entry<'t>(
             found,
             "keys without a lifetime are rolled when you order it, in steps that nomen takes",
         ),
-        "offline-ksk" => work.ledger.missing(found, "`offline-ksk` of a policy has the format of BIND"),
-        "ksk-shared" => work.ledger.missing(found, "each zone has keys of its own"),
-        "keystore" => work.ledger.missing(found, "nomen has the keys in the folder `keys` of `state-dir`"),
         "ds-push" => pushed(work, frame, found),
-        "dnskey-sync" => work.ledger.missing(found, "nomen does not exchange keys with other signers"),
         "rrsig-pre-refresh"
         | "signing-threads"
         | "keytag-modulo"
@@ -230,7 +226,18 @@ fn entry<'t>(
         | "dnskey-management"
         | "unsafe-operation"
         | "comment" => work.ledger.unneeded(found, whole),
-        _ => work.ledger.missing(found, "a policy has nothing for it"),
+        key => work.ledger.missing(found, missing(key)),
+    }
+}
+
+/// Returns why a key of a policy is missing.
+fn missing(key: &str) -> &'static str {
+    match key {
+        "offline-ksk" => "`offline-ksk` of a policy has the format of BIND",
+        "ksk-shared" => "each zone has keys of its own",
+        "keystore" => "nomen has the keys in the folder `keys` of `state-dir`",
+        "dnskey-sync" => "nomen does not exchange keys with other signers",
+        _ => "a policy has nothing for it",
     }
 }
 
