@@ -65,6 +65,14 @@ keys! {
         /// Time from the first use of a ZSK to the start of its rollover. Only without `single-key`. It must
         /// be longer than one rollover takes. Unset: unlimited; the key is rolled when an operator orders it.
         live "zsk-lifetime" zsk_lifetime: Lifetime = None, example "90d";
+        /// Whether a second KSK is kept for emergencies. Its DNSKEY and DS records are published, and it
+        /// signs nothing until `nomen ctl key roll --emergency` has it take over at once. Only with
+        /// `single-key = false`, and without `offline-ksk`.
+        live "standby-ksk" standby_ksk: bool = false, example true;
+        /// Whether a second ZSK is kept for emergencies: its DNSKEY record is published, and it signs nothing
+        /// until `nomen ctl key roll --emergency` has it take over at once. Only with `single-key = false`,
+        /// and without `offline-ksk`.
+        live "standby-zsk" standby_zsk: bool = false, example true;
         /// Whether NSEC3 (RFC 5155) proves what does not exist. With `false` NSEC does, from which clients
         /// can list all names of the zone.
         live "nsec3" nsec3: bool = false, example true;
@@ -327,6 +335,11 @@ impl DnssecPolicySection {
         }
     }
 
+    /// Returns the keys about standby keys, with their names.
+    fn standby_keys(&self) -> [(&At<bool>, &'static str); 2] {
+        [(&self.standby_ksk, "standby-ksk"), (&self.standby_zsk, "standby-zsk")]
+    }
+
     /// Reports keys that do not go together with a KSK that is offline.
     fn check_offline(&self, faults: &mut Vec<Diagnostic>) {
         if !self.offline_ksk.value {
@@ -346,6 +359,14 @@ impl DnssecPolicySection {
                     "generate the next KSK where the present one is, and sign the next request with both",
                 ),
             );
+        }
+        for (standby, key) in self.standby_keys() {
+            if standby.value {
+                let text = format!(
+                    "`{key}` does not go together with `offline-ksk`: the responses have all keys of the zone"
+                );
+                faults.push(Diagnostic::at(standby.place.as_ref(), text));
+            }
         }
         if self.ksk_size.place.is_some() && self.algorithm.is_rsa() {
             let text = "`ksk-size` has no effect with `offline-ksk`: the KSK is generated elsewhere";
@@ -371,6 +392,9 @@ impl DnssecPolicySection {
                 report(&self.zsk_size.place, "zsk-size", why);
             }
             report(&self.zsk_lifetime.place, "zsk-lifetime", why);
+            for (standby, key) in self.standby_keys() {
+                report(&standby.place.clone().filter(|_| standby.value), key, why);
+            }
         }
         if !self.nsec3.value {
             for (place, key) in [
@@ -465,6 +489,13 @@ mod tests {
                 "single-key = false\noffline-ksk = true\nksk-lifetime = \"365d\"",
                 "4:16",
                 "`ksk-lifetime` does not go together with `offline-ksk`",
+            ),
+            ("standby-ksk = true", "2:15", "`standby-ksk` has no effect with a single key"),
+            ("standby-zsk = true", "2:15", "`standby-zsk` has no effect with a single key"),
+            (
+                "single-key = false\noffline-ksk = true\nstandby-ksk = true",
+                "4:15",
+                "`standby-ksk` does not go together with `offline-ksk`",
             ),
             (
                 "algorithm = \"rsasha256\"\nsingle-key = false\noffline-ksk = true\nksk-size = 2048",

@@ -37,9 +37,18 @@ keys! {
         /// The zone's NS records are not used for this.
         live "notify" notify: Option<Vec<At<Peer>>> = None,
             example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
-        /// PEM file of the CA certificates that authenticate the servers in `primaries` and `notify` that
-        /// have a name (`#ns1.example.net`). It is read at the start and at each reload. Unset: the CA
-        /// certificates of the system.
+        /// Where the DS records of a zone with `dnssec-policy` are changed when its CDS records ask for it:
+        /// `here`, in the zone above it, which this server has and which takes changes; or servers of the
+        /// parent zone, written as in `primaries`, each with a key or over TLS with `client-chain`, which are
+        /// sent a dynamic update (RFC 2136), in this order: the next one if one does not accept it; `none`,
+        /// nowhere although the template has something. Unset: nowhere; the parent reads CDS records, or an
+        /// operator changes the DS records. [SIGNING.md](SIGNING.md#ds-records-pushed-to-the-parent) explains
+        /// it.
+        live "ds-push" ds_push: Option<Vec<At<DsPushTarget>>> = None,
+            example ["192.0.2.1 key:transfer.example.com"];
+        /// PEM file of the CA certificates that authenticate the servers in `primaries`, `notify` and
+        /// `ds-push` that have a name (`#ns1.example.net`). It is read at the start and at each reload.
+        /// Unset: the CA certificates of the system.
         live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
         /// PEM file of the certificate that nomen shows to the servers in `primaries` and `notify` that ask
         /// for one (mutual TLS), followed by the certificates that issued it. With `client-key` beside it.
@@ -138,6 +147,70 @@ pub struct Peer {
     pub key: Option<LowerNameBuf>,
 }
 
+/// The word for the parent zone of this server.
+const HERE: &str = "here";
+/// The word for no place, although the template of the zone has one.
+const NOWHERE: &str = "none";
+
+/// Where the DS RRset of a zone is changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DsPushTarget {
+    /// Nowhere, although the template of the zone has a place.
+    Nowhere,
+    /// In the zone above it, which this server has.
+    Here,
+    /// At a server of the parent zone, by dynamic update.
+    Server(Box<Peer>),
+}
+
+impl DsPushTarget {
+    /// Returns the server, if it is one.
+    pub fn server(&self) -> Option<&Peer> {
+        match self {
+            Self::Nowhere | Self::Here => None,
+            Self::Server(peer) => Some(&**peer),
+        }
+    }
+}
+
+impl std::str::FromStr for DsPushTarget {
+    type Err = PeerFault;
+
+    fn from_str(text: &str) -> Result<Self, PeerFault> {
+        match text.trim() {
+            HERE => Ok(Self::Here),
+            NOWHERE => Ok(Self::Nowhere),
+            server => server.parse().map(|peer| Self::Server(Box::new(peer))),
+        }
+    }
+}
+
+impl fmt::Display for DsPushTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere => f.write_str(NOWHERE),
+            Self::Here => f.write_str(HERE),
+            Self::Server(peer) => peer.server.fmt(f),
+        }
+    }
+}
+
+impl Value for DsPushTarget {
+    fn kind() -> String {
+        format!("\"{HERE}\", \"{NOWHERE}\" or {}", Peer::kind())
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "\"here\" or an address such as \"192.0.2.1 key:NAME\"", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        match self {
+            Self::Nowhere => Some(quote(NOWHERE)),
+            Self::Here => Some(quote(HERE)),
+            Self::Server(peer) => peer.render(),
+        }
+    }
+}
+
 /// What is wrong with the text of a [`Peer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerFault {
@@ -205,6 +278,9 @@ impl PeerKeys {
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
         let peers = self.primaries.value.iter().chain(&self.notify.value).flatten();
         let of_peers = peers.map(|peer| (peer.value.key, peer.place.clone()));
+        let pushed = self.ds_push.value.iter().flatten();
+        let pushed = pushed.filter_map(|at| Some((at.value.server()?.key, at.place.clone())));
+        let of_peers = of_peers.chain(pushed);
         let grants = self.allow_notify.value.iter().chain(&self.forward_updates.value).flatten();
         let of_grants = grants.map(|grant| (grant.value.key().copied(), grant.place.clone()));
         of_peers.chain(of_grants).filter_map(|(key, place)| key.map(|value| At { value, place }))
@@ -243,7 +319,9 @@ impl PeerKeys {
     /// Reports a CA file that authenticates no server. `self` are all the keys that apply to a zone.
     pub(super) fn check_authorities(&self, faults: &mut Vec<Diagnostic>) {
         let servers = self.primaries.value.iter().chain(&self.notify.value).flatten();
-        check_authorities(servers.map(|peer| &peer.value.server), &self.ca_file, faults);
+        let pushed = self.ds_push.value.iter().flatten().filter_map(|target| target.value.server());
+        let servers = servers.map(|peer| &peer.value).chain(pushed);
+        check_authorities(servers.map(|peer| &peer.server), &self.ca_file, faults);
     }
 
     /// Returns the clients that these keys permit something.

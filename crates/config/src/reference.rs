@@ -180,7 +180,7 @@ mod tests {
         "catalog-produce",
         "delegation-updates",
     ];
-    const PRIMARIES: [&str; 15] = [
+    const PRIMARIES: [&str; 16] = [
         "socket",
         "primaries",
         "catalog-produce",
@@ -196,6 +196,7 @@ mod tests {
         "max-expire",
         "dnssec-policy",
         "parental-servers",
+        "ds-push",
     ];
 
     /// Returns a section with the examples of all keys except these.

@@ -245,6 +245,9 @@ pub enum ControlCommand {
         /// The role of the key, if no key is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<RolledRole>,
+        /// The standby key takes over at once.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        emergency: bool,
     },
     /// Remove a key as soon as no cache needs it.
     KeyRetire {
@@ -572,8 +575,8 @@ mod tests {
             Verb::DelegationCheck { name: name(), child: "c.example".into() },
             Verb::KeyList { name: name() },
             Verb::KeyTimeline { name: name() },
-            Verb::KeyRoll { name: name(), key: None, role: Some(RolledRole::Zsk) },
-            Verb::KeyRoll { name: name(), key: Some("7/ED25519".into()), role: None },
+            Verb::KeyRoll { name: name(), key: None, role: Some(RolledRole::Zsk), emergency: false },
+            Verb::KeyRoll { name: name(), key: Some("7/ED25519".into()), role: None, emergency: true },
             Verb::KeyRetire { name: name(), key: "7".into() },
             Verb::KeyDsPublished { name: name(), key: "7".into() },
             Verb::KeyDsWithdrawn { name: name(), key: "7".into() },

@@ -18,8 +18,11 @@ const OTHERS: usize = 128;
 const PER_WORKER: usize = 32;
 /// Most queries to the servers of parents at a time.
 pub(crate) const PARENT_QUERIES: usize = 32;
-/// Descriptors of these: a lookup by the resolvers of the system opens two sockets, each other query one.
-const PARENTS: usize = 2 * PARENT_QUERIES;
+/// Most pushes of DS records to servers of parents at a time.
+pub const DS_PUSHES: usize = 16;
+/// Descriptors of these: a lookup by the resolvers of the system opens two sockets, each other query one, and
+/// each push one.
+const PARENTS: usize = 2 * PARENT_QUERIES + DS_PUSHES;
 /// Connections to the database: one that reads, one that writes, and one of each that is opened in its place.
 const DATABASE: usize = 4;
 /// Connections to the CA of certificates: one, and another address that is tried beside it.

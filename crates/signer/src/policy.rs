@@ -56,6 +56,11 @@ pub struct DnssecPolicy {
     pub ksk_lifetime: Option<Duration>,
     /// The same of ZSKs.
     pub zsk_lifetime: Option<Duration>,
+    /// Whether a second KSK is kept for emergencies: its DNSKEY and DS records are there, and it signs
+    /// nothing. Without effect on CSKs.
+    pub standby_ksk: bool,
+    /// Whether a second ZSK is kept for emergencies: its DNSKEY record is there, and it signs nothing.
+    pub standby_zsk: bool,
     /// How the zone proves what does not exist.
     pub denial: DenialMethod,
     /// How long new signatures are valid.
@@ -104,6 +109,8 @@ impl Default for DnssecPolicy {
             zsk: ecdsa,
             ksk_lifetime: None,
             zsk_lifetime: None,
+            standby_ksk: false,
+            standby_zsk: false,
             denial: DenialMethod::Nsec,
             signature_validity: Duration::from_secs(14 * DAY),
             signature_refresh: Duration::from_secs(5 * DAY),

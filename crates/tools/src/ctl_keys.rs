@@ -14,13 +14,13 @@ pub(super) fn about_keys(verb: &CtlKey) -> ControlCommand {
     match verb {
         CtlKey::List { zone } => ControlCommand::KeyList { name: zone.clone() },
         CtlKey::Timeline { zone } => ControlCommand::KeyTimeline { name: zone.clone() },
-        CtlKey::Roll { zone, key, role } => {
+        CtlKey::Roll { zone, key, role, emergency } => {
             let role = role.map(|role| match role {
                 KeyRoleArg::Ksk => RolledRole::Ksk,
                 KeyRoleArg::Zsk => RolledRole::Zsk,
                 KeyRoleArg::Csk => RolledRole::Csk,
             });
-            ControlCommand::KeyRoll { name: zone.clone(), key: key.clone(), role }
+            ControlCommand::KeyRoll { name: zone.clone(), key: key.clone(), role, emergency: *emergency }
         }
         CtlKey::Retire { zone, key } => ControlCommand::KeyRetire { name: zone.clone(), key: key.clone() },
         CtlKey::DsPublished { zone, key } => {
@@ -109,9 +109,11 @@ fn key_list_text(list: &Value) -> String {
     if let Some(fault) = list["fault"].as_str() {
         out += &format!("the last look failed: {fault}\n");
     }
+    out += &push_text(list);
     for key in rows(list, "keys") {
         let [tag, algorithm, role, goal] = ["tag", "algorithm", "role", "goal"].map(|name| flat(&key[name]));
-        out += &format!("key {tag}/{algorithm}, {role}, goal {goal}");
+        let duty = key["duty"].as_str().map(|duty| format!("{duty}, ")).unwrap_or_default();
+        out += &format!("key {tag}/{algorithm}, {role}, {duty}goal {goal}");
         for (name, words) in [("predecessor", "replaces"), ("successor", "replaced by")] {
             if let Some(other) = key[name].as_str() {
                 out += &format!(", {words} {other}");
@@ -146,10 +148,28 @@ fn timeline_text(timeline: &Value) -> String {
         format!("{}  key {tag}/{algorithm}: {what}\n", time(event, "at"))
     };
     let lines: String = rows(timeline, "events").map(line).collect();
-    match lines.is_empty() {
+    let lines = match lines.is_empty() {
         true => "no event comes by itself: `nomen ctl key list` shows what each key waits for\n".into(),
         false => lines,
+    };
+    lines + &push_text(timeline)
+}
+
+/// Returns what was pushed to the parent, as a line; empty if nothing was.
+fn push_text(of: &Value) -> String {
+    let push = &of["ds_push"];
+    let Some(state) = push["state"].as_str() else { return String::new() };
+    let mut out = format!("DS records pushed to {}: {state}", flat(&push["to"]));
+    if !push["at"].is_null() && state != "running" {
+        out += &format!(" {}", time(push, "at"));
     }
+    if let Some(detail) = push["detail"].as_str() {
+        out += &format!(": {detail}");
+    }
+    if !push["next_try"].is_null() {
+        out += &format!("; next try {}", time(push, "next_try"));
+    }
+    out + "\n"
 }
 
 /// Returns the DS records that the parent is to have, one on each line.

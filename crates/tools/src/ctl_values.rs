@@ -6,7 +6,7 @@ use wire::UnixTime;
 use wording::moment;
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 24] = [
+const TIMES: [&str; 25] = [
     "last_used",
     "loaded",
     "signatures_end",
@@ -16,6 +16,7 @@ const TIMES: [&str; 24] = [
     "attempted",
     "next_refresh",
     "next_attempt",
+    "next_try",
     "expires",
     "at",
     "last",

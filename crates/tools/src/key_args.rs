@@ -280,6 +280,10 @@ pub enum CtlKey {
         /// The key of this role.
         #[arg(long, value_name = "ROLE", value_enum, conflicts_with = "key")]
         role: Option<KeyRoleArg>,
+        /// The standby key of the policy takes over at once, and a new standby key is made. Refused while
+        /// caches may lack its records.
+        #[arg(long)]
+        emergency: bool,
     },
     /// Remove a key as soon as no cache needs it. Refused unless another key can take over.
     Retire {

@@ -15,6 +15,7 @@
 //! | `records.rs` | the records of one name during an update |
 //! | `updater.rs` | prerequisites and changes, request by request: [`Updater`] |
 //! | `fault.rs` | why a request is rejected: [`UpdateFault`] |
+//! | `ds.rs` | the client's side: replacing the DS RRset of a delegation |
 //!
 //! # Order
 //!
@@ -42,6 +43,7 @@
 //! `tests/model.rs` has an interpreter of RFC 2136 on plain maps, and compares all results with it.
 #![forbid(unsafe_code)]
 
+pub mod ds;
 mod fault;
 mod policy;
 mod records;

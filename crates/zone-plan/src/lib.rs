@@ -28,7 +28,7 @@ mod zones;
 
 pub use catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
 pub use database::DatabasePlan;
-pub use peers::{PeerRules, PeerServer, ZonePeers};
+pub use peers::{DsPush, PeerRules, PeerServer, ZonePeers};
 pub use queries::{QueryGrants, ZoneQueries};
 pub use signing::ZoneSigning;
 pub use spec::{DifferenceRule, LEAST_RECORDS, MOST_TEXT, Origin, TextRules, ZoneFault, ZoneSpec, ZoneText};

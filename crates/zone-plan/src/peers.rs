@@ -12,7 +12,7 @@ use wire::ZoneName;
 
 use config::addresses::SourceAddress;
 use config::peer_tls::{PeerFiles, PeerTls};
-use config::peers::{Peer, PeerKeys, ZonemdPolicy};
+use config::peers::{DsPushTarget, Peer, PeerKeys, ZonemdPolicy};
 use config::report::Diagnostic;
 use config::table::read::At;
 use config::table::value::AddrPort;
@@ -106,6 +106,18 @@ impl ZonePeers {
         let address = address.to_canonical();
         self.forward_updates.iter().any(|grant| grant.fits(address, key, certificate))
     }
+}
+
+/// Where the DS records of a zone are changed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum DsPush {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// In the zone above it, of this server.
+    Here,
+    /// At servers of the parent zone, in this order until one accepts the change.
+    Servers(Arc<[PeerServer]>),
 }
 
 /// The other servers of all zones that have any.
@@ -208,6 +220,23 @@ impl<'t> PeerMaker<'t> {
                 .find_map(|keys| keys.nsec3_max_iterations.value.as_ref())
                 .map(|most| most.0),
         })
+    }
+
+    /// Returns where the DS records of a zone with these keys and this template are changed.
+    pub(crate) fn ds_push(&mut self, own: &PeerKeys, template: &PeerKeys) -> DsPush {
+        let list = own.ds_push.value.as_ref().or(template.ds_push.value.as_ref());
+        let targets = list.map_or(&[][..], |list| list);
+        if targets.iter().any(|target| target.value == DsPushTarget::Here) {
+            return DsPush::Here;
+        }
+        let sources = own.source.value.as_ref().or(template.source.value.as_ref()).map_or(&[][..], |all| all);
+        let files = PeerFiles::of(own, template);
+        let server = |target: &At<DsPushTarget>| {
+            let peer = At { value: target.value.server()?.clone(), place: target.place.clone() };
+            Some(self.server(&peer, sources, files))
+        };
+        let servers: Arc<[PeerServer]> = targets.iter().filter_map(server).collect();
+        if servers.is_empty() { DsPush::Off } else { DsPush::Servers(servers) }
     }
 
     fn server(&mut self, at: &At<Peer>, sources: &[At<SourceAddress>], files: PeerFiles<'_>) -> PeerServer {

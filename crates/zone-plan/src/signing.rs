@@ -14,13 +14,17 @@ use signer::policy::{DnssecPolicy, KeyAlgorithm, KeyLayout, SigningGoal};
 use wire::Ttl;
 use wire::rdata::view::SigAlgorithm;
 
+use crate::peers::DsPush;
+
 /// How one zone is signed, or all zones of a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ZoneSigning {
     /// How its keys and signatures are maintained; the zones of one policy share it.
     pub policy: Arc<DnssecPolicy>,
     /// Servers of the parent that are asked for the DS records; empty: they are found by resolution.
     pub parental_servers: Vec<SocketAddr>,
+    /// Where the DS records are changed.
+    pub ds_push: DsPush,
 }
 
 /// Makes how zones are signed.
@@ -38,15 +42,17 @@ impl<'c> SigningMaker<'c> {
     }
 
     /// Returns how zones with these keys and those of this template are signed; `None`: they are not.
+    /// `ds_push` returns where their DS records are changed.
     pub(crate) fn signing(
         &mut self,
         own: &ZoneSigningKeys,
         template: &ZoneSigningKeys,
+        ds_push: impl FnOnce() -> DsPush,
     ) -> Option<Arc<ZoneSigning>> {
         let name = policy_of(own, Some(template))?;
         let servers = own.parental_servers.value.as_ref().or(template.parental_servers.value.as_ref());
         let parental_servers = servers.into_iter().flatten().map(|server| server.value.0.0).collect();
-        Some(Arc::new(ZoneSigning { policy: self.policy(name)?, parental_servers }))
+        Some(Arc::new(ZoneSigning { policy: self.policy(name)?, parental_servers, ds_push: ds_push() }))
     }
 
     fn policy(&mut self, name: &str) -> Option<Arc<DnssecPolicy>> {
@@ -82,6 +88,8 @@ fn policy(name: &str, keys: &DnssecPolicySection) -> DnssecPolicy {
         zsk: key(*keys.zsk_size),
         ksk_lifetime: keys.ksk_lifetime.value.map(|lifetime| seconds(lifetime.0)),
         zsk_lifetime: keys.zsk_lifetime.value.map(|lifetime| seconds(lifetime.0)),
+        standby_ksk: *keys.standby_ksk,
+        standby_zsk: *keys.standby_zsk,
         denial: match *keys.nsec3 {
             true => DenialMethod::Nsec3(Nsec3Settings {
                 opt_out: *keys.nsec3_opt_out,
@@ -143,7 +151,7 @@ mod tests {
     fn every_key_of_a_policy_has_its_effect() {
         let config = read(
             "[dnssec-policy.own]\nalgorithm = \"rsasha512\"\nsingle-key = false\nksk-size = 4096\n\
-            ksk-lifetime = \"365d\"\nzsk-lifetime = \"90d\"\nnsec3 = true\nnsec3-opt-out = true\n\
+            ksk-lifetime = \"365d\"\nzsk-lifetime = \"90d\"\nstandby-ksk = true\nstandby-zsk = true\nnsec3 = true\nnsec3-opt-out = true\n\
             nsec3-iterations = 3\nnsec3-salt = \"8d45\"\nsignature-validity = \"28d\"\n\
             signature-refresh = \"7d\"\nsignature-jitter = \"1d\"\ninception-offset = \"2h\"\n\
             dnskey-ttl = \"10m\"\npublish-safety = \"20m\"\nretire-safety = \"30m\"\n\
@@ -160,6 +168,8 @@ mod tests {
             zsk: KeyAlgorithm { algorithm: SigAlgorithm::RSASHA512, bits: 2048 },
             ksk_lifetime: Some(days(365)),
             zsk_lifetime: Some(days(90)),
+            standby_ksk: true,
+            standby_zsk: true,
             denial: DenialMethod::Nsec3(Nsec3Settings {
                 opt_out: true,
                 iterations: 3,
@@ -201,14 +211,14 @@ mod tests {
         let mut maker = SigningMaker::new(&config.dnssec_policies);
         let (own, template) = (&*config.zones[0].signing, &config.templates["t"].signing);
         let none = ZoneSigningKeys::default();
-        let a = maker.signing(own, &none).expect("signed");
+        let a = maker.signing(own, &none, DsPush::default).expect("signed");
         assert_eq!(*a.policy, DnssecPolicy::default());
         assert_eq!(a.parental_servers, ["[2001:db8::1]:5353".parse().expect("an address")]);
-        let b = maker.signing(own, template).expect("signed");
+        let b = maker.signing(own, template, DsPush::default).expect("signed");
         assert!(Arc::ptr_eq(&a.policy, &b.policy));
-        let c = maker.signing(&none, template).expect("signed");
+        let c = maker.signing(&none, template, DsPush::default).expect("signed");
         assert_eq!((c.policy.goal, &*c.policy.name), (SigningGoal::Insecure, "insecure"));
         assert_eq!(c.parental_servers, ["192.0.2.1:53".parse().expect("an address")]);
-        assert_eq!(maker.signing(&none, &none), None);
+        assert_eq!(maker.signing(&none, &none, DsPush::default), None);
     }
 }

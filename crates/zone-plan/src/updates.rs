@@ -9,9 +9,11 @@ use update::{SerialPolicy, UpdatePolicy};
 use wire::ZoneName;
 
 use config::dnssec_policy::DnssecPolicies;
+use config::peers::PeerKeys;
 use config::signing::ZoneSigningKeys;
 use config::updates::{DelegationUpdate, UpdateKeys, rule_of};
 
+use crate::peers::PeerMaker;
 use crate::signing::{SigningMaker, ZoneSigning};
 
 /// Rules for changes of one zone, or of all zones of a folder: zones that clients may update, and zones that
@@ -115,6 +117,8 @@ pub(crate) struct ChangeKeys<'k> {
     pub(crate) updates: &'k UpdateKeys,
     /// How it is signed.
     pub(crate) signing: &'k ZoneSigningKeys,
+    /// Its other servers: some of them change its DS records.
+    pub(crate) peers: &'k PeerKeys,
 }
 
 /// Makes the rules of zones.
@@ -132,21 +136,30 @@ impl<'c> UpdateMaker<'c> {
     }
 
     /// Returns the rules of zones with these keys and those of this template; `None` if they are neither
-    /// updated nor signed. `taken`: they are secondary zones, which no client may update.
+    /// updated nor signed. `taken`: they are secondary zones, which no client may update. `servers` makes the
+    /// servers that change DS records.
     pub(crate) fn updates(
         &mut self,
         own: Option<ChangeKeys<'_>>,
         template: Option<ChangeKeys<'_>>,
         taken: bool,
+        servers: &mut PeerMaker<'_>,
     ) -> Option<Arc<ZoneUpdates>> {
-        let (updates, signing) = (UpdateKeys::default(), ZoneSigningKeys::default());
-        let nothing = ChangeKeys { updates: &updates, signing: &signing };
-        let silent = own.is_none_or(|own| *own.updates == updates && *own.signing == signing);
+        let (updates, signing, peers) =
+            (UpdateKeys::default(), ZoneSigningKeys::default(), PeerKeys::default());
+        let nothing = ChangeKeys { updates: &updates, signing: &signing, peers: &peers };
+        // The zone's own sources and files may be those of the servers that its template names.
+        let pushes = template.is_some_and(|template| template.peers.ds_push.is_some());
+        let silent = own.is_none_or(|own| {
+            let has_servers = own.peers.ds_push.is_some() || pushes && *own.peers != peers;
+            *own.updates == updates && *own.signing == signing && !has_servers
+        });
         let at = template.filter(|_| silent).map(|template| (std::ptr::from_ref(template.updates), taken));
         if let Some(made) = at.and_then(|at| self.made.get(&at)) {
             return made.clone();
         }
-        let made = self.make(own.unwrap_or(nothing), template.unwrap_or(nothing), taken).map(Arc::new);
+        let (own, template) = (own.unwrap_or(nothing), template.unwrap_or(nothing));
+        let made = self.make(own, template, taken, servers).map(Arc::new);
         at.and_then(|at| self.made.insert(at, made.clone()));
         made
     }
@@ -157,8 +170,9 @@ impl<'c> UpdateMaker<'c> {
         &mut self,
         template: Option<ChangeKeys<'_>>,
         read_only: bool,
+        servers: &mut PeerMaker<'_>,
     ) -> Option<Arc<ZoneUpdates>> {
-        let made = self.updates(None, template, read_only);
+        let made = self.updates(None, template, read_only, servers);
         let api = !read_only && template.is_none_or(|keys| keys.updates.api.value != Some(false));
         let rules = made.as_deref();
         Some(Arc::new(ZoneUpdates {
@@ -172,8 +186,15 @@ impl<'c> UpdateMaker<'c> {
         }))
     }
 
-    fn make(&mut self, own: ChangeKeys<'_>, template: ChangeKeys<'_>, taken: bool) -> Option<ZoneUpdates> {
-        let signing = self.signing.signing(own.signing, template.signing);
+    fn make(
+        &mut self,
+        own: ChangeKeys<'_>,
+        template: ChangeKeys<'_>,
+        taken: bool,
+        servers: &mut PeerMaker<'_>,
+    ) -> Option<ZoneUpdates> {
+        let ds_push = || servers.ds_push(own.peers, template.peers);
+        let signing = self.signing.signing(own.signing, template.signing, ds_push);
         let (own, template) = (own.updates, template.updates);
         let has_rules = !taken && (own.has_rules() || template.has_rules());
         let api = !taken && own.api.value.or(template.api.value).unwrap_or(false);

@@ -273,7 +273,8 @@ pub fn plan(
                 let (transfer, notify) = (&template.allow_transfer, &template.peers.notify);
                 let is_listed = template.listing.catalog.is_some();
                 let is_limited = template.access.allow_query.is_some();
-                let updates = makers.updates.updates(None, Some(change_keys(template)), false);
+                let updates =
+                    makers.updates.updates(None, Some(change_keys(template)), false, &mut makers.peers);
                 let has_rules = transfer.is_some() || notify.is_some() || updates.is_some();
                 if has_rules || is_listed || is_limited {
                     let names = found.iter().filter_map(|file| file.zone.as_ref().ok());
@@ -292,7 +293,7 @@ pub fn plan(
     for (apex, template) in &shared {
         let grants = makers.grants.grants(template.allow_transfer.value.as_ref());
         let peers = makers.peers.peers(None, Some(&template.peers), false);
-        let updates = makers.updates.updates(None, Some(change_keys(template)), false);
+        let updates = makers.updates.updates(None, Some(change_keys(template)), false, &mut makers.peers);
         wanted.queries.set(apex, makers.queries.grants(None, Some(&template.access)));
         wanted.set_rules(apex, grants, peers, updates);
     }
@@ -328,9 +329,9 @@ impl<'t> Makers<'t> {
         let taken = text == ZoneText::Primaries;
         let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
         let grants = self.grants.grants(zone.allow_transfer.value.as_ref().or(of_template));
-        let own = ChangeKeys { updates: &zone.updates, signing: &zone.signing };
+        let own = ChangeKeys { updates: &zone.updates, signing: &zone.signing, peers: &zone.peers };
         // A catalog zone that nomen produces has no template, and is not signed.
-        let updates = self.updates.updates(Some(own), template.map(change_keys), taken);
+        let updates = self.updates.updates(Some(own), template.map(change_keys), taken, &mut self.peers);
         let signed = is_signed(updates.as_ref());
         let of_template = template.map(|template| &template.updates);
         let differences = difference_rule(Some(own.updates), of_template, grants.is_some(), signed);
@@ -365,7 +366,7 @@ impl<'t> Makers<'t> {
         let mut of = |template: Option<&At<Template>>| {
             let keys = template.map(|template| &template.updates);
             let signing = template.is_some_and(|template| policy_of(&template.signing, None).is_some());
-            let updates = self.updates.of_database(template.map(change_keys), read_only);
+            let updates = self.updates.of_database(template.map(change_keys), read_only, &mut self.peers);
             Arc::new(MemberTemplate {
                 file: None,
                 // The primaries of a template are those of secondary zones.
@@ -412,7 +413,8 @@ impl<'t> Makers<'t> {
                 ),
                 ..PeerKeys::default()
             };
-            let updates = self.updates.updates(None, Some(change_keys(template)), file.is_none());
+            let updates =
+                self.updates.updates(None, Some(change_keys(template)), file.is_none(), &mut self.peers);
             Some(Arc::new(MemberTemplate {
                 peers: self.peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
                 grants: self.grants.grants(template.allow_transfer.value.as_ref()),
@@ -464,7 +466,7 @@ fn difference_rule(
 
 /// Returns the keys of a template about changes.
 fn change_keys(template: &At<Template>) -> ChangeKeys<'_> {
-    ChangeKeys { updates: &template.updates, signing: &template.signing }
+    ChangeKeys { updates: &template.updates, signing: &template.signing, peers: &template.peers }
 }
 
 /// Whether a zone with these rules is signed.

@@ -64,6 +64,7 @@ pub(crate) fn edit_fault(fault: &EditFault) -> ApiFault {
         | EditFault::Generated
         | EditFault::NotAllowed
         | EditFault::TakesNoChanges
+        | EditFault::TakesNoDs
         | EditFault::NotInService
         | EditFault::Frozen
         | EditFault::SignedElsewhere => StatusCode::CONFLICT,

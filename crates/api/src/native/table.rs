@@ -412,6 +412,7 @@ const KEYS: &[Route] = &[
         &[
             optional("key", Text, "The key, as TAG or TAG/ALGORITHM."),
             optional("role", Words(&["ksk", "zsk", "csk"]), "The role of the key, if no key is named."),
+            optional("emergency", Flag, "Whether the standby key takes over at once."),
         ],
         &schemas::ZONE_RESULT,
         Run::Command(roll),
@@ -688,7 +689,12 @@ fn roll(given: &Arguments) -> Result<Verb, ApiFault> {
         "csk" => Some(RolledRole::Csk),
         _ => None,
     });
-    Ok(Verb::KeyRoll { name: given.zone_text(), key: given.text("key"), role })
+    Ok(Verb::KeyRoll {
+        name: given.zone_text(),
+        key: given.text("key"),
+        role,
+        emergency: given.flag("emergency"),
+    })
 }
 
 fn forward(given: &Arguments) -> Result<Verb, ApiFault> {

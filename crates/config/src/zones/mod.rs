@@ -2,6 +2,7 @@
 //! `zones` of `zone-manager` does that.
 
 mod catalogs;
+mod ds_push;
 pub mod pattern;
 mod signing;
 
@@ -22,6 +23,7 @@ use super::table::read::At;
 use super::table::value::Share;
 use super::transfers::TransferGrant;
 use super::updates::UpdateKeys;
+use ds_push::PushKeys;
 use pattern::{FilePattern, PathPattern};
 use wording::did_you_mean;
 
@@ -150,6 +152,7 @@ pub(super) fn check<'a>(
         template.access.check(faults);
         template.updates.check(has_state, primaries.is_some(), faults);
         signing::check_template(template, shared, faults);
+        ds_push::check(PushKeys::Template(template), shared.policies, faults);
         let pattern = &template.pattern;
         if template.directory.is_none() && pattern.place.is_some() {
             let message = "`pattern` has no effect without `directory`";
@@ -162,6 +165,10 @@ pub(super) fn check<'a>(
         }
     }
     catalogs::check_listings(zones.clone(), templates, faults);
+    let are_others = has_database
+        || templates.values().any(|template| template.directory.is_some())
+        || zones.clone().any(|zone| zone.catalog.templates().next().is_some());
+    ds_push::check_parents(zones.clone(), templates, are_others, faults);
     let mut seen: HashMap<(&NameBuf, Option<&ViewName>), &At<NameBuf>> = HashMap::new();
     for zone in zones {
         let first = *seen.entry((&zone.name.value, zone.view.value.as_ref())).or_insert(&zone.name);
@@ -192,7 +199,9 @@ pub(super) fn check_zone(zone: &ConfiguredZone, shared: SharedKeys<'_>, faults: 
         zone.peers.check_without_primaries(faults);
     }
     let template = zone.template.as_deref().and_then(|name| templates.get(name));
-    signing::check_zone(zone, template.map(|template| &template.value), shared, faults);
+    let template = template.map(|template| &template.value);
+    signing::check_zone(zone, template, shared, faults);
+    ds_push::check(PushKeys::Zone(zone, template), shared.policies, faults);
     faults.extend(catalogs::check(zone, templates, primaries));
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use signer::rollover::{KeyGoal, KeyId, KeyPurpose, KeyState, RecordTrack, RollTarget};
+use signer::rollover::{KeyDuty, KeyGoal, KeyId, KeyPurpose, KeyState, RecordTrack, RollTarget};
 use wire::rdata::view::Dnskey;
 use wire::rdata::write_text;
 use wire::{Type, UnixTime, ZoneName};
@@ -14,7 +14,9 @@ use crate::fault::{ArgumentFault, CommandFault, SigningCommandFault as Fault};
 use crate::parts::ServerParts;
 use crate::protocol::{ControlCommand, RolledRole};
 use wording::moment;
-use zone_manager::changes::{Changes, OfflineStatus, SignCommand, SignReply, SigningStatus, ZoneKeyStatus};
+use zone_manager::changes::{
+    Changes, DsPushStatus, OfflineStatus, SignCommand, SignReply, SigningStatus, ZoneKeyStatus,
+};
 
 /// A zone that is signed here.
 struct SignedZone<'p> {
@@ -71,7 +73,9 @@ impl SignedZone<'_> {
                     json!({"at": at, "tag": tag, "algorithm": algorithm.to_string(), "event": what})
                 };
                 let events: Vec<Value> = events.iter().map(row).collect();
-                Ok(json!({"zone": self.apex.to_string(), "events": events}))
+                let mut out = json!({"zone": self.apex.to_string(), "events": events});
+                put(&mut out, "ds_push", self.changes.ds_push(&self.apex).as_ref().map(pushed));
+                Ok(out)
             }
         }
     }
@@ -83,14 +87,17 @@ pub(super) fn act(parts: &ServerParts, verb: &ControlCommand) -> CommandResult {
     match verb {
         Verb::KeyList { name } => Ok(listed(&SignedZone::find(parts, name)?)),
         Verb::KeyTimeline { name } => SignedZone::find(parts, name)?.order(SignCommand::Timeline),
-        Verb::KeyRoll { name, key, role } => {
+        Verb::KeyRoll { name, key, role, emergency } => {
             let zone = SignedZone::find(parts, name)?;
             let target = match (key, role) {
                 (Some(key), _) => RollTarget::Key(zone.key(key)?),
                 (None, Some(role)) => RollTarget::Role(purpose(*role)),
                 (None, None) => return Err(ArgumentFault::NoKeyGiven.into()),
             };
-            zone.order(SignCommand::Roll(target))
+            zone.order(match emergency {
+                true => SignCommand::RollAtOnce(target),
+                false => SignCommand::Roll(target),
+            })
         }
         Verb::KeyRetire { name, key } => about_key(parts, name, key, SignCommand::Retire),
         Verb::KeyDsPublished { name, key } => about_key(parts, name, key, SignCommand::DsPublished),
@@ -157,7 +164,18 @@ fn listed(zone: &SignedZone<'_>) -> Value {
     });
     put(&mut out, "signatures_end", earliest.map(UnixTime::as_secs));
     put(&mut out, "offline", offline.as_ref().map(responses));
+    put(&mut out, "ds_push", zone.changes.ds_push(&zone.apex).as_ref().map(pushed));
     put(&mut out, "fault", fault.as_deref());
+    out
+}
+
+/// Returns what was pushed to the parent of a zone.
+fn pushed(status: &DsPushStatus) -> Value {
+    let DsPushStatus { target, state, detail, at, next, failures } = status;
+    let mut out = json!({"to": target, "state": state.word(), "failures": failures});
+    put(&mut out, "detail", Some(detail.as_str()).filter(|detail| !detail.is_empty()));
+    put(&mut out, "at", at.map(UnixTime::as_secs));
+    put(&mut out, "next_try", next.map(UnixTime::as_secs));
     out
 }
 
@@ -198,6 +216,8 @@ fn key_json(key: &ZoneKeyStatus) -> Value {
         "wants_ds": key.wants_ds,
         "dates": dates(state),
     });
+    let duty = Some(state.duty).filter(|duty| *duty != KeyDuty::Active);
+    put(&mut out, "duty", duty.map(KeyDuty::word));
     put(&mut out, "predecessor", state.predecessor.map(|id| id.to_string()));
     put(&mut out, "successor", state.successor.map(|id| id.to_string()));
     if let Some((cause, until)) = &key.waits {
@@ -252,8 +272,8 @@ pub(super) struct SigningSummary {
 }
 
 impl SigningSummary {
-    /// Returns that of a status.
-    pub(super) fn of(status: &SigningStatus) -> SigningSummary {
+    /// Returns that of a status, and of what was pushed to the parent.
+    pub(super) fn of(status: &SigningStatus, push: Option<&DsPushStatus>) -> SigningSummary {
         let mut signing = json!({
             "policy": status.policy,
             "next_look": status.next.as_secs(),
@@ -261,6 +281,7 @@ impl SigningSummary {
         });
         put(&mut signing, "first_expiration", status.earliest.map(UnixTime::as_secs));
         put(&mut signing, "fault", status.fault.as_deref());
+        put(&mut signing, "ds_push", push.map(|push| push.to_string()));
         if let Some(offline) = &status.offline {
             put(&mut signing, "response_until", offline.until.map(UnixTime::as_secs));
             put(&mut signing, "keys_until", offline.keys_until.map(UnixTime::as_secs));
@@ -281,7 +302,12 @@ impl SigningSummary {
                 states.as_array().into_iter().flatten().filter_map(|row| {
                     Some(format!("{} {}", row["record"].as_str()?, row["state"].as_str()?))
                 });
-            Value::from(format!("{} {}: {}", key.id, key.state.role, states.collect::<Vec<_>>().join(", ")))
+            let duty = match key.state.duty {
+                KeyDuty::Active => String::new(),
+                duty => format!(" ({})", duty.word()),
+            };
+            let states = states.collect::<Vec<_>>().join(", ");
+            Value::from(format!("{} {}{duty}: {states}", key.id, key.state.role))
         });
         SigningSummary { signing, keys: keys.collect(), waits: Value::Array(waits) }
     }

@@ -108,7 +108,9 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
     let file = state.spec.text.file();
     let known = changes.zip(file).and_then(|(changes, file)| changes.file_state(&state.spec.apex, file));
     let Standing { word, serial, fault } = standing(parts, &state);
-    let summary = changes.and_then(|changes| changes.signing(name)).map(|of| SigningSummary::of(&of));
+    let push = changes.and_then(|changes| changes.ds_push(name));
+    let summary = changes.and_then(|changes| changes.signing(name));
+    let summary = summary.map(|of| SigningSummary::of(&of, push.as_ref()));
     let SigningSummary { signing, keys, waits } = summary.unwrap_or_default();
     Ok(json!({
         "name": name.to_string(),

@@ -10,7 +10,9 @@ use super::{Figures, MetricType, Printer, labelled};
 use crate::in_force::InForce;
 use validator::children::RefusalReason;
 use wire::{UnixTime, ZoneName};
-use zone_manager::changes::{Changes, DelegationCheckCounts, DelegationCounts, ParentCounts, SigningStatus};
+use zone_manager::changes::{
+    Changes, DelegationCheckCounts, DelegationCounts, DsPushCounts, ParentCounts, SigningStatus,
+};
 
 /// Metrics of zones that are signed here.
 pub struct SigningFigures {
@@ -59,6 +61,9 @@ impl Figures for SigningFigures {
         out.counter("signing_signatures", "Signatures made", made)?;
         if let Some(parents) = self.changes.parents() {
             parental(parents.counts(), out)?;
+        }
+        if let Some(counts) = self.changes.ds_push_counts() {
+            pushes(counts, out)?;
         }
         if self.in_force.settings().counts_per_zone() { each_zone(&all, out) } else { Ok(()) }
     }
@@ -126,6 +131,16 @@ fn parental(counts: &ParentCounts, out: &mut Printer<'_>) -> fmt::Result {
         failed (no target, or none acknowledged)";
     let notified = words([("acknowledged", &counts.notified), ("failed", &counts.not_notified)]);
     out.family("signing_parent_notify", help, MetricType::Counter, notified)
+}
+
+/// Prints what was pushed to parents.
+fn pushes(counts: &DsPushCounts, out: &mut Printer<'_>) -> fmt::Result {
+    let results =
+        [("accepted", &counts.accepted), ("unchanged", &counts.unchanged), ("failed", &counts.failed)];
+    let results = results.map(|(word, count)| (word, count.load(Relaxed)));
+    let help = "DS RRsets pushed to parents (`ds-push`), by result: accepted (the parent zone here was changed, or a \
+        server has acknowledged the update), unchanged (the parent zone had it), or failed (tried again later)";
+    out.family("signing_ds_pushes", help, MetricType::Counter, labelled("result", results))
 }
 
 /// Prints the series of each zone.

@@ -58,6 +58,11 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, get: &Entry<'_, '_>, keys
          `state-dir`, or nomen makes new keys, which the DS record at the parent does not fit",
     );
     submission(work, frame, item, keys);
+    if let Some(found) = get("ds-push").or_else(|| item.and_then(|item| item.find("ds-push"))) {
+        let has_cds = item.and_then(|item| item.find("cds-cdnskey-publish")).map(Statement::value);
+        let servers = if has_cds == Some("none") { Vec::new() } else { with_key(frame, found).0 };
+        keys.texts("ds-push", servers);
+    }
     digest(work, get, &name);
 }
 
@@ -73,6 +78,28 @@ fn submission(work: &mut Work, frame: &Frame<'_>, policy: Option<&Statement>, ke
     }
     keys.texts("parental-servers", all);
     report_parents(work, found, is_less);
+}
+
+/// Returns the servers of an entry that have a key, and whether all of them have one.
+fn with_key(frame: &Frame<'_>, found: &Statement) -> (Vec<String>, bool) {
+    let all: Vec<&String> =
+        found.values().filter_map(|value| frame.remotes.get(&value.text)).flatten().collect();
+    let keyed: Vec<String> =
+        all.iter().filter(|server| server.contains(" key:")).map(|server| (*server).clone()).collect();
+    let is_whole = keyed.len() == all.len();
+    (keyed, is_whole)
+}
+
+/// Reports `ds-push` of a policy.
+fn pushed(work: &mut Work, frame: &Frame<'_>, found: &Statement) {
+    match with_key(frame, found) {
+        (servers, _) if servers.is_empty() => work.ledger.missing(
+            found,
+            "`ds-push` of a zone has servers with a key or a certificate: the remotes have none",
+        ),
+        (_, true) => work.ledger.translated(found, "`ds-push` of the zones"),
+        (_, false) => work.ledger.differs(found, "`ds-push` of the zones, with the servers that have a key"),
+    }
 }
 
 /// Converts `zonemd-generate` of a signed zone: nomen's policies have digests.
@@ -165,7 +192,8 @@ fn entry<'t>(
         "rrsig-lifetime" => draft.time_of(work, "signature-validity", found, value),
         "rrsig-refresh" => draft.time_of(work, "signature-refresh", found, value),
         "delete-delay" if units::seconds(value) == Some(0) => {
-            work.ledger.differs(found, "nomen keeps the files of removed keys: `purge-keys` of the policy, 90 days");
+            work.ledger
+                .differs(found, "nomen keeps the files of removed keys: `purge-keys` of the policy, 90 days");
         }
         "delete-delay" => draft.time_of(work, "purge-keys", found, value),
         "nsec3" => match on {
@@ -186,18 +214,30 @@ fn entry<'t>(
         "manual" | "offline-ksk" | "ksk-shared" | "unsafe-operation" if off => {
             work.ledger.unneeded(found, "nomen does so anyway");
         }
-        "manual" => work.ledger.differs(found, "keys without a lifetime are rolled when you order it, in steps that nomen takes"),
-        "offline-ksk" => work.ledger.missing(found, "`offline-ksk` of a policy has the format of BIND"),
-        "ksk-shared" => work.ledger.missing(found, "each zone has keys of its own"),
-        "keystore" => work.ledger.missing(found, "nomen has the keys in the folder `keys` of `state-dir`"),
-        "ds-push" => work.ledger.missing(
+        "manual" => work.ledger.differs(
             found,
-            "nomen does not update the parent: it publishes CDS and CDNSKEY records, or you write the DS record",
+            "keys without a lifetime are rolled when you order it, in steps that nomen takes",
         ),
-        "dnskey-sync" => work.ledger.missing(found, "nomen does not exchange keys with other signers"),
-        "rrsig-pre-refresh" | "signing-threads" | "keytag-modulo" | "reproducible-signing"
-        | "dnskey-management" | "unsafe-operation" | "comment" => work.ledger.unneeded(found, whole),
-        _ => work.ledger.missing(found, "a policy has nothing for it"),
+        "ds-push" => pushed(work, frame, found),
+        "rrsig-pre-refresh"
+        | "signing-threads"
+        | "keytag-modulo"
+        | "reproducible-signing"
+        | "dnskey-management"
+        | "unsafe-operation"
+        | "comment" => work.ledger.unneeded(found, whole),
+        key => work.ledger.missing(found, missing(key)),
+    }
+}
+
+/// Returns why a key of a policy is missing.
+fn missing(key: &str) -> &'static str {
+    match key {
+        "offline-ksk" => "`offline-ksk` of a policy has the format of BIND",
+        "ksk-shared" => "each zone has keys of its own",
+        "keystore" => "nomen has the keys in the folder `keys` of `state-dir`",
+        "dnskey-sync" => "nomen does not exchange keys with other signers",
+        _ => "a policy has nothing for it",
     }
 }
 

@@ -51,10 +51,9 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, &'static str) {
     match statement.key() {
         "semantic-checks" => (Coverage::Unneeded, "nomen checks every zone; see `nomen check`"),
         "dnssec-signing" | "dnssec-validation" if off => (Coverage::Unneeded, "nomen does so anyway"),
-        "ds-push" => (
-            Coverage::Missing,
-            "nomen does not update the parent: it publishes CDS and CDNSKEY records, or you write the DS record",
-        ),
+        "ds-push" => {
+            (Coverage::Differs, "`ds-push` of a zone that is signed, with the servers that have a key")
+        }
         "dnskey-sync" => (Coverage::Missing, "nomen does not exchange keys with other signers"),
         "dnssec-validation" => (Coverage::Missing, "nomen does not validate zones that it takes"),
         "journal-content" | "journal-max-depth" | "adjust-threads" | "include-from" | "zonefile-skip" => {

@@ -220,6 +220,20 @@ zone:
 ";
 
 #[test]
+fn servers_that_knot_pushes_ds_records_to_are_kept_with_their_keys() {
+    let text = KNOT.replace("    cds-cdnskey-publish: rollover\n", "    ds-push: [up1, parent]\n").replace(
+        "remote:\n",
+        "key:\n  - id: k\n    secret: c2VjcmV0\nremote:\n  - id: up1\n    address: 192.0.2.9\n    key: k\n",
+    );
+    let found = knot(&text);
+    has(&found, &["ds-push = [\"192.0.2.9 key:k\"]\n"]);
+    assert_eq!(outcomes(&found, "ds-push"), [Coverage::Differs], "one server has no key");
+    let found = knot(&text.replace("ds-push: [up1, parent]", "ds-push: parent"));
+    assert!(!found.toml.contains("ds-push"), "{}", found.toml);
+    assert_eq!(outcomes(&found, "ds-push"), [Coverage::Missing]);
+}
+
+#[test]
 fn zones_of_knot_keep_their_policy() {
     let found = knot(KNOT);
     has(

@@ -255,7 +255,8 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
          [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
          [[zone]]\nname = \"own.test\"\nfile = \"own.zone\"\ndnssec-policy = \"default\"\n\
-         delegation-updates = [\"cds\"]\n[resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
+         ds-push = [\"127.0.0.1@1 key:push\"]\ndelegation-updates = [\"cds\"]\n\
+         [[tsig-key]]\nname = \"push\"\nsecret = \"c2VjcmV0\"\n[resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
          [dnssec-policy.off]\nsingle-key = false\noffline-ksk = true\n\
          [[zone]]\nname = \"off.test\"\nfile = \"own.zone\"\ndnssec-policy = \"off\"\n\
          [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\

@@ -29,6 +29,7 @@ mod database_status;
 mod delegations;
 mod dig;
 mod dnstap;
+mod ds_push;
 mod encrypted;
 mod fetched_lists;
 mod fleet;

@@ -7,16 +7,21 @@ use wire::UnixTime;
 use super::facts::Facts;
 use super::plan::{KeyPlan, KeyWait, NewKey, WaitCause};
 use super::ring::{Delays, Keyring};
-use super::state::{KeyGoal, KeyId, KeyPurpose, KeyState, ManagedKey, RecordState, RecordTrack};
+use super::state::{KeyDuty, KeyGoal, KeyId, KeyPurpose, KeyState, ManagedKey, RecordState, RecordTrack};
 use crate::policy::{DnssecPolicy, KeyAlgorithm, KeyLayout, SigningGoal};
 
 /// Returns the purposes of the keys that the policy wants, with their algorithm and lifetime.
 pub(super) fn slots(policy: &DnssecPolicy) -> Vec<Slot> {
-    let ksk = |role| Slot { role, algorithm: policy.ksk, lifetime: policy.ksk_lifetime };
-    let zsk = Slot { role: KeyPurpose::Zsk, algorithm: policy.zsk, lifetime: policy.zsk_lifetime };
+    let ksk = |role, standby| Slot { role, algorithm: policy.ksk, lifetime: policy.ksk_lifetime, standby };
+    let zsk = Slot {
+        role: KeyPurpose::Zsk,
+        algorithm: policy.zsk,
+        lifetime: policy.zsk_lifetime,
+        standby: policy.standby_zsk,
+    };
     match policy.layout {
-        KeyLayout::Combined => vec![ksk(KeyPurpose::Csk)],
-        KeyLayout::Split => vec![ksk(KeyPurpose::Ksk), zsk],
+        KeyLayout::Combined => vec![ksk(KeyPurpose::Csk, false)],
+        KeyLayout::Split => vec![ksk(KeyPurpose::Ksk, policy.standby_ksk), zsk],
     }
 }
 
@@ -26,6 +31,8 @@ pub(super) struct Slot {
     pub(super) role: KeyPurpose,
     algorithm: KeyAlgorithm,
     lifetime: Option<Duration>,
+    /// Whether another one is kept for emergencies.
+    standby: bool,
 }
 
 impl Slot {
@@ -33,6 +40,12 @@ impl Slot {
     pub(super) fn fits(&self, key: &ManagedKey) -> bool {
         let KeyAlgorithm { algorithm, bits } = self.algorithm;
         key.state.role == self.role && key.id.algorithm == algorithm && (bits == 0 || key.state.bits == bits)
+    }
+
+    /// Returns a new key of this kind.
+    fn new_key(&self, predecessor: Option<KeyId>, duty: KeyDuty) -> NewKey {
+        let KeyAlgorithm { algorithm, bits } = self.algorithm;
+        NewKey { role: self.role, algorithm, bits, predecessor, duty }
     }
 
     /// Time from the first publication of a successor until it can take over.
@@ -67,12 +80,12 @@ impl Keyring {
         let mut in_use = Vec::new();
         for slot in &slots {
             let Some(current) = self.current(slot, now) else {
-                let KeyAlgorithm { algorithm, bits } = slot.algorithm;
-                plan.generate.push(NewKey { role: slot.role, algorithm, bits, predecessor: None });
+                plan.generate.push(slot.new_key(None, KeyDuty::Active));
                 continue;
             };
             in_use.push(current);
             in_use.extend(self.roll_if_due(slot, current, facts, delays, plan));
+            self.keep_standby(slot, now, plan);
         }
         let spare = |slot| self.unused(slot).filter(|id| !in_use.contains(id));
         slots.iter().flat_map(spare).collect()
@@ -87,15 +100,17 @@ impl Keyring {
         }
     }
 
-    /// Returns the key of a slot that stays. Others that are in use as well retire. If there is none, one
-    /// that was retired by a policy, and not for a successor, comes back.
+    /// Returns the key of a slot that stays and signs. Others that are in use as well retire. If there is
+    /// none, a standby key takes over, or else one that was retired by a policy, and not for a successor,
+    /// comes back.
     fn current(&mut self, slot: &Slot, now: UnixTime) -> Option<KeyId> {
-        let best = |keys: &[ManagedKey], is: &dyn Fn(&ManagedKey) -> bool| {
+        let of_duty = |keys: &[ManagedKey], duty: KeyDuty, is: &dyn Fn(&ManagedKey) -> bool| {
             keys.iter()
-                .filter(|key| slot.fits(key) && is(key))
+                .filter(|key| slot.fits(key) && key.state.duty == duty && is(key))
                 .max_by_key(|key| progress(key))
                 .map(|key| key.id)
         };
+        let best = |keys: &[ManagedKey], is: &dyn Fn(&ManagedKey) -> bool| of_duty(keys, KeyDuty::Active, is);
         let stays = |key: &ManagedKey| key.state.goal == KeyGoal::Omnipresent;
         let used = best(&self.keys, &|key| stays(key) && !key.state.is_unused());
         // A successor is in its place from the first second on.
@@ -103,23 +118,48 @@ impl Keyring {
         let back = |key: &ManagedKey| {
             key.state.successor.is_none() && key.state.tracks().into_iter().any(RecordTrack::is_in_service)
         };
-        let chosen =
-            used.or(linked).or_else(|| best(&self.keys, &back)).or_else(|| best(&self.keys, &stays))?;
+        let in_reserve = |key: &ManagedKey| stays(key) && key.state.dnskey.is_in_service();
+        let chosen = used
+            .or(linked)
+            .or_else(|| of_duty(&self.keys, KeyDuty::Standby, &in_reserve))
+            .or_else(|| best(&self.keys, &back))
+            .or_else(|| best(&self.keys, &stays))?;
         for index in 0..self.keys.len() {
             let key = &self.keys[index];
             if key.id == chosen {
-                self.change(index, bring_back);
-            } else if slot.fits(key) && stays(key) && !key.state.is_unused() {
+                self.change(index, |state| {
+                    bring_back(state);
+                    state.duty = KeyDuty::Active;
+                });
+            } else if slot.fits(key) && stays(key) && !key.state.is_standby() && !key.state.is_unused() {
                 self.change(index, |state| retire(state, now));
             }
         }
         Some(chosen)
     }
 
-    /// Returns the keys of a slot that were never in service.
+    /// Keeps one standby key of a slot, if the policy wants one. Others retire.
+    fn keep_standby(&mut self, slot: &Slot, now: UnixTime, plan: &mut KeyPlan) {
+        let is_kept = |key: &ManagedKey| {
+            slot.fits(key) && key.state.is_standby() && key.state.goal == KeyGoal::Omnipresent
+        };
+        let all = self.keys.iter().filter(|key| is_kept(key));
+        let chosen = all.max_by_key(|key| progress(key)).map(|key| key.id).filter(|_| slot.standby);
+        for index in 0..self.keys.len() {
+            if is_kept(&self.keys[index]) && Some(self.keys[index].id) != chosen {
+                self.change(index, |state| retire(state, now));
+            }
+        }
+        if slot.standby && chosen.is_none() {
+            plan.generate.push(slot.new_key(None, KeyDuty::Standby));
+        }
+    }
+
+    /// Returns the keys of a slot that were never in service, and are no standby keys.
     fn unused(&self, slot: &Slot) -> impl Iterator<Item = KeyId> {
         let is_unused = |key: &&ManagedKey| {
-            key.state.goal == KeyGoal::Omnipresent && slot.fits(key) && key.state.is_unused()
+            let state = &key.state;
+            state.goal == KeyGoal::Omnipresent && slot.fits(key) && state.is_unused() && !state.is_standby()
         };
         self.keys.iter().filter(is_unused).map(|key| key.id)
     }
@@ -156,8 +196,7 @@ impl Keyring {
         if let Some(id) = spare {
             self.link(current, id, facts.now);
         } else {
-            let KeyAlgorithm { algorithm, bits } = slot.algorithm;
-            plan.generate.push(NewKey { role: slot.role, algorithm, bits, predecessor: Some(current) });
+            plan.generate.push(slot.new_key(Some(current), KeyDuty::Active));
         }
         spare
     }
@@ -184,6 +223,7 @@ impl Keyring {
         let is_older = |other: &&ManagedKey| {
             other.id != key.id
                 && other.id.algorithm == key.id.algorithm
+                && !other.state.is_standby()
                 && other.state.goal == KeyGoal::Hidden
                 && overlaps(other.state.role, state.role)
                 && (other.state.dnskey.is_in_service() || !other.state.zrrsig.is_hidden())

@@ -64,7 +64,9 @@ pub use facts::{Facts, ParentView};
 pub use plan::{KeyPlan, KeyWait, NewKey, RollFault, SlotUse, WaitCause};
 pub use requests::RollTarget;
 pub use ring::{KeyStatus, Keyring};
-pub use state::{KeyDates, KeyGoal, KeyId, KeyPurpose, KeyState, ManagedKey, RecordState, RecordTrack};
+pub use state::{
+    KeyDates, KeyDuty, KeyGoal, KeyId, KeyPurpose, KeyState, ManagedKey, RecordState, RecordTrack,
+};
 pub use timeline::RolloverEvent;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use wire::UnixTime;
 use wire::rdata::view::SigAlgorithm;
 use wording::moment;
 
-use super::state::{KeyId, KeyPurpose};
+use super::state::{KeyDuty, KeyId, KeyPurpose};
 use crate::keyset::KeyUse;
 
 /// A key that has to be generated. [`Keyring::add`](super::Keyring::add) takes it.
@@ -20,6 +20,8 @@ pub struct NewKey {
     pub bits: usize,
     /// The key that it replaces.
     pub predecessor: Option<KeyId>,
+    /// What it does at first.
+    pub duty: KeyDuty,
 }
 
 /// What the next version of the zone has, and what else is to be done.
@@ -99,6 +101,8 @@ pub enum WaitCause {
     DsCaches,
     /// Caches may have a DS RRset with that of the key.
     OldDsCaches,
+    /// The parent may still find CDS records without that of the key, and act on them.
+    OldCds,
     /// Keys are to be generated.
     Generation,
     /// The key is rolled later, by its lifetime.
@@ -129,6 +133,7 @@ impl fmt::Display for WaitCause {
             Self::ParentWithdraws => "the parent still has the DS record of the key",
             Self::DsCaches => "caches may have a DS RRset without the DS record of the key",
             Self::OldDsCaches => "caches may have the DS record of the key",
+            Self::OldCds => "the parent may find CDS records without that of the key",
             Self::Generation => "a key must be generated",
             Self::Lifetime => "the lifetime of the key has not ended",
             Self::OtherDs => "the parent has a DS record of a key that is not here",
@@ -158,6 +163,12 @@ pub enum RollFault {
     Unfinished(KeyId, WaitCause, Option<UnixTime>),
     /// No other key can take over: roll the key.
     NoSuccessor,
+    /// The policy has no standby key for this one.
+    NoStandby,
+    /// This standby key cannot take over yet; the time is the earliest at which it may, if it is known.
+    StandbyNotReady(KeyId, WaitCause, Option<UnixTime>),
+    /// The key is a standby key itself.
+    IsStandby,
     /// The policy wants an unsigned zone.
     Unsigned,
     /// The key has no DS record.
@@ -186,6 +197,15 @@ impl fmt::Display for RollFault {
                 write!(f, "key {key} is still being removed: {cause}")?;
                 until(f, time)
             }
+            Self::NoStandby => f.write_str(
+                "there is no standby key for it (`standby-ksk` and `standby-zsk` of the policy): roll the key \
+                 without `--emergency`",
+            ),
+            Self::StandbyNotReady(key, cause, time) => {
+                write!(f, "standby key {key} cannot take over yet: {cause}")?;
+                until(f, time)
+            }
+            Self::IsStandby => f.write_str("the key is a standby key, which signs nothing"),
             Self::NoSuccessor => f.write_str("no other key can take over; roll the key"),
             Self::Unsigned => f.write_str("the policy wants an unsigned zone"),
             Self::NoDs => f.write_str("the key is a ZSK, which has no DS record"),

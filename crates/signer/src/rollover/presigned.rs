@@ -9,7 +9,7 @@ use super::offline::{OfflineKeys, ResponseSlot, SignedKeyResponse};
 use super::plan::{SlotUse, WaitCause};
 use super::ring::Keyring;
 use super::rules::Scene;
-use super::state::{KeyId, KeyPurpose, ManagedKey};
+use super::state::{KeyDuty, KeyId, KeyPurpose, ManagedKey};
 use crate::policy::{DnssecPolicy, SigningGoal};
 
 /// The DNSKEY, CDS and CDNSKEY RRsets of the next version, which the KSK has signed.
@@ -118,6 +118,10 @@ impl Keyring {
         if policy.goal == SigningGoal::Insecure {
             self.retire_others(now, |_| false);
             return Vec::new();
+        }
+        for index in 0..self.keys.len() {
+            // Where the KSK is offline, each key has its slots.
+            self.change(index, |state| state.duty = KeyDuty::Active);
         }
         let current: Vec<KeyId> = offline.current(now).collect();
         let is_current = |key: &&ManagedKey| current.contains(&key.id);

@@ -3,10 +3,10 @@
 use wire::UnixTime;
 
 use super::facts::Facts;
-use super::goals::slots;
+use super::goals::{progress, slots};
 use super::plan::{KeyWait, RollFault, WaitCause};
 use super::ring::{Delays, Keyring};
-use super::state::{KeyGoal, KeyId, KeyPurpose, RecordState, RecordTrack};
+use super::state::{KeyDuty, KeyGoal, KeyId, KeyPurpose, ManagedKey, RecordState, RecordTrack};
 use crate::policy::{DnssecPolicy, SigningGoal};
 
 /// Which keys are rolled.
@@ -40,6 +40,14 @@ impl Keyring {
         if state.goal == KeyGoal::Hidden {
             return Err(RollFault::Rolling(state.successor));
         }
+        if state.is_standby() {
+            // The next step generates another one.
+            self.change(index, |state| {
+                state.goal = KeyGoal::Hidden;
+                state.dates.retired = Some(facts.now);
+            });
+            return Ok(id);
+        }
         if let Some((other, wait)) = self.obstacle(index, &Delays::new(policy, facts)) {
             let KeyWait { cause, until, .. } =
                 wait.unwrap_or(KeyWait { key: None, cause: WaitCause::Signing, until: None });
@@ -52,6 +60,74 @@ impl Keyring {
         Ok(id)
     }
 
+    /// Has the standby key take over from a key at once: it signs in the next version, and the key no longer
+    /// does. The next [`step`](Self::step) generates another standby key. The DNSKEY record goes once no
+    /// cache has a signature of the key, and of a KSK the DS record once no cache has a DNSKEY RRset that the
+    /// standby key has not signed. `facts` are those of the last step. Returns the key and the standby key.
+    ///
+    /// # Errors
+    /// [`RollFault::NoStandby`]; [`RollFault::StandbyNotReady`]: caches do not have its records yet.
+    pub fn roll_at_once(
+        &mut self,
+        policy: &DnssecPolicy,
+        which: RollTarget,
+        facts: &Facts,
+    ) -> Result<(KeyId, KeyId), RollFault> {
+        if policy.goal == SigningGoal::Insecure {
+            return Err(RollFault::Unsigned);
+        }
+        let id = self.target(policy, which)?;
+        let index = self.index(id).ok_or(RollFault::NoKey)?;
+        let state = &self.keys[index].state;
+        if state.is_standby() {
+            return Err(RollFault::IsStandby);
+        }
+        if state.goal == KeyGoal::Hidden {
+            return Err(RollFault::Rolling(state.successor));
+        }
+        let delays = Delays::new(policy, facts);
+        let is_for = |key: &&ManagedKey| {
+            let (one, other) = (&key.state, state);
+            one.is_standby()
+                && one.goal == KeyGoal::Omnipresent
+                && one.role == other.role
+                && key.id.algorithm == id.algorithm
+        };
+        let standby = self.keys.iter().filter(is_for).max_by_key(|key| progress(key));
+        let standby = standby.ok_or(RollFault::NoStandby)?;
+        let next = standby.id;
+        if !standby.state.can_take_over() {
+            let waits = self.waits_of(&standby.state, &delays);
+            let last =
+                waits.into_iter().max_by_key(|wait| wait.until.unwrap_or(UnixTime::from_secs(u64::MAX)));
+            let (cause, until) =
+                last.map_or((WaitCause::DnskeyCaches, None), |wait| (wait.cause, wait.until));
+            return Err(RollFault::StandbyNotReady(next, cause, until));
+        }
+        // An older CDS RRset would have the parent remove the DS record of the key that is to lead to the
+        // zone. Its TTL was that of DNSKEY, whose track keeps a greater one.
+        let of_cds = standby.state.dates.publish_cds.filter(|_| policy.sync && state.role.signs_keys());
+        let of_cds = of_cds.map(|at| standby.state.dnskey.since.map_or(at, |since| since.max(at)));
+        let is_gone = |at: UnixTime| at.saturating_add(delays.cds_gone() + delays.publish_safety);
+        if let Some(until) = of_cds.map(is_gone).filter(|until| *until > facts.now) {
+            return Err(RollFault::StandbyNotReady(next, WaitCause::OldCds, Some(until)));
+        }
+        // Otherwise caches may have a DS RRset to which its signature is needed still.
+        let is_sure = self.obstacle(index, &delays).is_none() && state.ds.is_omnipresent();
+        let is_dropped = state.role == KeyPurpose::Ksk && is_sure;
+        self.link(id, next, facts.now);
+        self.change(index, |state| {
+            state.dates.retired = Some(facts.now);
+            if is_dropped {
+                state.duty = KeyDuty::Dropped;
+            }
+        });
+        if let Some(index) = self.index(next) {
+            self.change(index, |state| state.duty = KeyDuty::Active);
+        }
+        Ok((id, next))
+    }
+
     /// Returns the key that a request is about.
     fn target(&self, policy: &DnssecPolicy, which: RollTarget) -> Result<KeyId, RollFault> {
         let role = match which {
@@ -60,7 +136,8 @@ impl Keyring {
         };
         let slot = slots(policy).into_iter().find(|slot| slot.role == role).ok_or(RollFault::NoKey)?;
         let stays = |goal| goal == KeyGoal::Omnipresent;
-        let used = self.keys.iter().filter(|key| slot.fits(key) && stays(key.state.goal));
+        let used = self.keys.iter();
+        let used = used.filter(|key| slot.fits(key) && stays(key.state.goal) && !key.state.is_standby());
         let best = used.max_by_key(|key| !key.state.is_unused() || key.state.predecessor.is_some());
         best.map(|key| key.id).ok_or(RollFault::NoKey)
     }

@@ -132,6 +132,7 @@ impl Keyring {
     pub fn add(&mut self, new: &NewKey, id: KeyId, dnskey: Vec<u8>, bits: usize, now: UnixTime) {
         let mut state = KeyState::new(new.role, bits);
         state.dates.generated = Some(now);
+        state.duty = new.duty;
         self.keys.push(ManagedKey { id, dnskey, state });
         self.dirty.insert(id);
         if let Some(old) = new.predecessor {

@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::offline::OfflineKeys;
 use super::plan::{KeyPlan, KeyWait};
 use super::ring::{Delays, Keyring};
-use super::state::{KeyGoal, KeyId, ManagedKey, RecordState, RecordTrack};
+use super::state::{KeyDuty, KeyGoal, KeyId, ManagedKey, RecordState, RecordTrack};
 use crate::keyset::KeyUse;
 use crate::policy::{DnssecPolicy, SigningGoal};
 
@@ -40,6 +40,11 @@ impl<'a> Scene<'a> {
         key.state.goal == KeyGoal::Omnipresent && !self.spare.contains(&key.id)
     }
 
+    /// Whether the key is to stay, and signs.
+    fn is_active(&self, key: &ManagedKey) -> bool {
+        self.stays(key) && key.state.duty == KeyDuty::Active
+    }
+
     /// Whether each RRset in each cache has a signature of the algorithm by a key that is in all caches.
     pub(super) fn is_signed(&self, algorithm: SigAlgorithm) -> bool {
         self.has_sure_signer(algorithm) || self.has_relay(algorithm)
@@ -62,10 +67,10 @@ impl<'a> Scene<'a> {
         self.insecure || is_in_use() || self.of(algorithm).any(|key| key.state.zrrsig.is_omnipresent())
     }
 
-    /// Whether a DS record of the key may be added.
+    /// Whether a DS record of the key, which signs, may be added.
     fn may_have_ds(&self, key: &ManagedKey) -> bool {
         let state = &key.state;
-        if !(self.stays(key) && state.role.signs_keys()) {
+        if !(self.is_active(key) && state.role.signs_keys()) {
             return false;
         }
         if !state.ds.is_hidden() && state.ds.state != RecordState::Unretentive {
@@ -104,7 +109,42 @@ impl<'a> Scene<'a> {
             };
             wanted = self.keys.iter().map(is_usable).collect();
         }
-        wanted
+        self.with_standby(&wanted)
+    }
+
+    /// Returns which DS records are to be at the parent beside those of keys that sign: those of standby
+    /// keys, which lead nowhere, and of keys that retire, as long as no other key is sure to lead to the
+    /// zone.
+    fn with_standby(&self, wanted: &[bool]) -> Vec<bool> {
+        let has_standby = self.keys.iter().any(|key| key.state.is_standby() && !key.state.ds.is_hidden());
+        let signs = |key: &ManagedKey| key.state.dnskey.is_omnipresent() && key.state.krrsig.is_omnipresent();
+        // Where a DS record leads nowhere, another one must not be removed before all caches have the new
+        // one: one server of the parent, or an operator, may remove it first.
+        let leads = |key: &ManagedKey| {
+            self.is_active(key) && signs(key) && (!has_standby || key.state.ds.is_omnipresent())
+        };
+        let pairs = || self.keys.iter().zip(wanted);
+        let is_led = pairs().any(|(key, wanted)| *wanted && leads(key));
+        let with_lead = |algorithm| {
+            pairs().any(|(key, wanted)| {
+                *wanted
+                    && self.is_active(key)
+                    && key.id.algorithm == algorithm
+                    && key.state.ds.is_omnipresent()
+            })
+        };
+        pairs()
+            .map(|(key, wanted)| {
+                let state = &key.state;
+                let may_come = || state.dnskey.is_omnipresent() && with_lead(key.id.algorithm);
+                *wanted
+                    || !self.stays(key) && !is_led && state.ds.is_in_service()
+                    || self.stays(key)
+                        && state.is_standby()
+                        && state.role.signs_keys()
+                        && (state.ds.is_in_service() || may_come())
+            })
+            .collect()
     }
 
     /// Whether the algorithm is of use no more: no validator can expect signatures of it.
@@ -117,7 +157,7 @@ impl<'a> Scene<'a> {
     fn signers(&self) -> Vec<bool> {
         let is_possible = |id| self.fixed.is_none_or(|fixed| fixed.contains(&id));
         let is_current =
-            |key: &ManagedKey| self.stays(key) && key.state.role.signs_zone() && is_possible(key.id);
+            |key: &ManagedKey| self.is_active(key) && key.state.role.signs_zone() && is_possible(key.id);
         let mut signs: Vec<bool> = self
             .keys
             .iter()
@@ -182,13 +222,16 @@ impl<'a> Scene<'a> {
             .iter()
             .map(|key| {
                 let is_on = key.state.dnskey.is_in_service();
-                let is_lost = key.state.dnskey.state == RecordState::Unretentive && !key.state.ds.is_hidden();
+                let is_lost = key.state.dnskey.state == RecordState::Unretentive
+                    && !key.state.ds.is_hidden()
+                    && key.state.duty == KeyDuty::Active;
                 let may_come = (self.stays(key) || is_lost) && self.may_publish(key.id.algorithm);
                 is_on || may_come
             })
             .collect();
         for (index, key) in self.keys.iter().enumerate() {
-            if publish[index] && !self.stays(key) && self.may_withdraw(index, &publish) {
+            let goes = || self.may_withdraw(index, &publish) || self.may_drop(key, &publish);
+            if publish[index] && !self.stays(key) && goes() {
                 publish[index] = false;
             }
         }
@@ -199,7 +242,7 @@ impl<'a> Scene<'a> {
                 let mut all = self.keys.iter().enumerate();
                 all.any(|(i, key)| key.id.algorithm == algorithm && publish[i] && is(key, i))
             };
-            let is_whole = has(&|key, _| key.state.role.signs_keys()) && has(&|_, i| signs[i]);
+            let is_whole = has(&|key, _| key.signs_keys()) && has(&|_, i| signs[i]);
             if publish[index] && !key.state.dnskey.is_in_service() && !is_whole {
                 publish[index] = false;
             }
@@ -231,8 +274,36 @@ impl<'a> Scene<'a> {
         };
         key.state.zrrsig.is_hidden()
             && key.state.ds.is_hidden()
-            && remains(&|key| key.state.role.signs_keys())
+            && remains(&|key| key.signs_keys() && key.state.krrsig.is_omnipresent())
             && remains(&|key| key.state.zrrsig.is_in_service())
+    }
+}
+
+impl Scene<'_> {
+    /// Whether the DNSKEY record of a key that another one has replaced in an emergency may be removed,
+    /// though caches may have its DS record: that of the other key is in all of them. No cache has a
+    /// signature of it, as those of CDS records.
+    fn may_drop(&self, key: &ManagedKey, publish: &[bool]) -> bool {
+        let takes_over = |(other, publish): (&ManagedKey, &bool)| {
+            *publish
+                && other.id.algorithm == key.id.algorithm
+                && self.is_active(other)
+                && other.signs_keys()
+                && other.state.dnskey.is_omnipresent()
+                && other.state.ds.is_omnipresent()
+        };
+        key.state.duty == KeyDuty::Dropped
+            && key.state.zrrsig.is_hidden()
+            && key.state.krrsig.is_hidden()
+            && !key.state.ds.is_in_service()
+            && self.keys.iter().zip(publish).any(takes_over)
+    }
+}
+
+impl ManagedKey {
+    /// Whether the key signs the DNSKEY RRset if its DNSKEY record is there.
+    fn signs_keys(&self) -> bool {
+        self.state.role.signs_keys() && self.state.duty == KeyDuty::Active
     }
 }
 
@@ -257,6 +328,9 @@ impl Keyring {
                 let dates = &mut state.dates;
                 if next == RecordState::Rumoured {
                     (dates.ds_removed, dates.delete_cds) = (None, None);
+                    if state.duty == KeyDuty::Standby {
+                        dates.publish_cds = None;
+                    }
                 } else {
                     dates.ds_removed = None;
                     dates.delete_cds = Some(delays.now);
@@ -275,9 +349,6 @@ impl Keyring {
             Some(fixed) => self.keys.iter().map(|key| fixed.keys.contains(&key.id)).collect(),
             None => scene.published(&signs),
         };
-        let with_ds = self.keys.iter().zip(wanted.iter().zip(&publish));
-        let with_ds = with_ds.filter(|(_, (wanted, publish))| **wanted && **publish);
-        plan.parent_ds = with_ds.map(|(key, _)| key.id).collect();
         for (index, signs) in signs.iter().enumerate() {
             self.change(index, |state| {
                 // Signatures of it that are left are no longer renewed.
@@ -286,10 +357,13 @@ impl Keyring {
                 }
             });
         }
+        let has_cds = |i: usize| wanted[i] && publish[i];
+        let with_ds = self.keys.iter().enumerate().filter(|(i, _)| has_cds(*i));
+        plan.parent_ds = with_ds.map(|(_, key)| key.id).collect();
         let use_of = |(i, key): (usize, &ManagedKey)| {
             let (sign_keys, sync) = match &fixed {
                 Some(fixed) => (fixed.signers.contains(&key.id), fixed.synced.contains(&key.id)),
-                None => (publish[i] && key.state.role.signs_keys(), wanted[i] && publish[i]),
+                None => (publish[i] && key.signs_keys(), has_cds(i)),
             };
             let sync = sync && policy.sync;
             let used = KeyUse { publish: publish[i], sign_keys, sign_zone: signs[i], sync };

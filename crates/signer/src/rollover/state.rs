@@ -158,6 +158,30 @@ pub enum KeyGoal {
     Omnipresent,
 }
 
+/// What a key does while it is in the zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyDuty {
+    /// It signs.
+    #[default]
+    Active,
+    /// Its DNSKEY record, and of a KSK its DS record, are there, and it signs nothing until it takes over in
+    /// an emergency.
+    Standby,
+    /// Another key has taken over in an emergency: it signs nothing, and goes.
+    Dropped,
+}
+
+impl KeyDuty {
+    /// Its word in `.state` files and for operators.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Standby => "standby",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
 /// When the events of a key were, or are planned, as BIND's `.state` files have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyDates {
@@ -196,6 +220,8 @@ pub struct KeyState {
     pub successor: Option<KeyId>,
     /// What the key is to become.
     pub goal: KeyGoal,
+    /// What it does meanwhile.
+    pub duty: KeyDuty,
     /// When its events were.
     pub dates: KeyDates,
     /// Its DNSKEY record.
@@ -218,6 +244,7 @@ impl KeyState {
             predecessor: None,
             successor: None,
             goal: KeyGoal::Omnipresent,
+            duty: KeyDuty::Active,
             dates: KeyDates::default(),
             dnskey: RecordTrack::default(),
             zrrsig: RecordTrack::default(),
@@ -276,6 +303,17 @@ impl KeyState {
     /// Returns the four records of the key.
     pub fn tracks(&self) -> [&RecordTrack; 4] {
         [&self.dnskey, &self.zrrsig, &self.krrsig, &self.ds]
+    }
+
+    /// Whether the key is kept for an emergency.
+    pub fn is_standby(&self) -> bool {
+        self.duty == KeyDuty::Standby
+    }
+
+    /// Whether it can take over at once: each cache has its DNSKEY record, and of a KSK its DS record.
+    pub fn can_take_over(&self) -> bool {
+        let has_ds = !self.role.signs_keys() || self.ds.is_omnipresent();
+        self.is_standby() && self.goal == KeyGoal::Omnipresent && self.dnskey.is_omnipresent() && has_ds
     }
 
     /// Whether no cache has anything of the key.

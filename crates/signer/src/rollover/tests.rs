@@ -482,3 +482,107 @@ fn keys_that_were_generated_before_a_crash_are_used() {
     assert!(zone.used(8).publish && zone.used(9).publish && zone.ring.keys().len() == 4);
     assert_eq!(zone.ring.key(id(9)).expect("a key").state.predecessor, Some(id(2)));
 }
+
+/// The policy with standby keys of both roles.
+fn with_standby() -> DnssecPolicy {
+    DnssecPolicy { standby_ksk: true, standby_zsk: true, ..policy() }
+}
+
+/// Returns a zone whose standby keys, 3 and 4, can take over, and the time of that.
+fn on_standby() -> (Zone, u64) {
+    let (mut zone, from) = Zone::secure(with_standby());
+    assert_eq!([zone.states(3), zone.states(4)], [[O, H, H, R], [O, H, H, H]], "DNSKEY, then DS");
+    let ksk = RollTarget::Role(KeyPurpose::Ksk);
+    let early = zone.ring.roll_at_once(&zone.policy, ksk, &zone.facts);
+    assert_eq!(early, Err(RollFault::StandbyNotReady(id(3), WaitCause::ParentPublishes, None)));
+    assert!(zone.used(1).sync && zone.used(3).sync);
+    zone.parent_follows();
+    zone.at(from + 10).until(from + 10 + DS_COMES);
+    assert_eq!([zone.states(3), zone.states(4)], [[O, H, H, O], [O, H, H, H]]);
+    for tag in [3, 4] {
+        let used = zone.used(tag);
+        assert!(used.publish && !used.sign_keys && !used.sign_zone, "{tag}: {used:?}");
+    }
+    (zone, from + 10 + DS_COMES)
+}
+
+#[test]
+fn a_standby_ksk_takes_over_at_once() {
+    let (mut zone, from) = on_standby();
+    let ksk = RollTarget::Role(KeyPurpose::Ksk);
+    assert_eq!(zone.ring.roll_at_once(&zone.policy, ksk, &zone.facts), Ok((id(1), id(3))));
+    zone.at(from);
+    // The DNSKEY RRset is signed by the key whose DS record is in all caches, and by the old key no more.
+    assert!(zone.used(3).sign_keys && !zone.used(1).sign_keys && zone.used(1).publish);
+    assert_eq!([zone.states(1), zone.states(3)], [[O, H, U, O], [O, H, R, O]]);
+    // Caches have a DNSKEY RRset that the old key alone has signed, to which its DS record leads.
+    assert!(zone.used(1).sync && zone.used(3).sync);
+    let new = zone.ring.key(id(5)).expect("another standby key");
+    assert!(new.state.is_standby() && new.state.role == KeyPurpose::Ksk);
+    zone.until(from + DNSKEY_COMES - 1);
+    assert!(zone.used(1).sync, "as long as caches may have it");
+    zone.at(from + DNSKEY_COMES);
+    assert!(!zone.used(1).sync && zone.used(3).sync);
+    zone.until(from + DNSKEY_GOES - 1);
+    assert!(zone.used(1).publish, "caches may have CDS records with its signature");
+    zone.at(from + DNSKEY_GOES);
+    assert!(!zone.used(1).publish);
+    zone.parent_follows();
+    zone.at(from + DNSKEY_COMES + 100).until(from + 3 * DS_COMES);
+    zone.parent_follows();
+    zone.at(from + 3 * DS_COMES + 10).until(from + 6 * DS_COMES);
+    assert_eq!([zone.states(1), zone.states(3), zone.states(5)], [[H; 4], [O, H, O, O], [O, H, H, O]]);
+    assert!(zone.ring.key(id(5)).expect("a key").state.can_take_over());
+    let standby = zone.ring.roll_at_once(&zone.policy, RollTarget::Key(id(5)), &zone.facts);
+    assert_eq!(standby, Err(RollFault::IsStandby));
+}
+
+#[test]
+fn a_standby_zsk_takes_over_at_once() {
+    let (mut zone, from) = on_standby();
+    let zsk = RollTarget::Role(KeyPurpose::Zsk);
+    assert_eq!(zone.ring.roll_at_once(&zone.policy, zsk, &zone.facts), Ok((id(2), id(4))));
+    zone.at(from);
+    assert!(zone.used(4).sign_zone && !zone.used(2).sign_zone && zone.used(2).publish);
+    assert!(zone.ring.key(id(5)).is_some_and(|key| key.state.is_standby()), "another standby key");
+    zone.until(from + SIGNATURES_GO);
+    assert!(!zone.used(2).publish);
+    let again = zone.ring.roll_at_once(&zone.policy, zsk, &zone.facts);
+    assert_eq!(again, Ok((id(4), id(5))), "the next one is ready as well");
+}
+
+#[test]
+fn without_a_standby_key_nothing_takes_over_at_once() {
+    let (mut zone, _) = Zone::secure(policy());
+    for role in [KeyPurpose::Ksk, KeyPurpose::Zsk] {
+        let refused = zone.ring.roll_at_once(&zone.policy, RollTarget::Role(role), &zone.facts);
+        assert_eq!(refused, Err(RollFault::NoStandby));
+    }
+}
+
+/// A DS record of a standby key alone would lead nowhere: an operator may remove the old record first.
+#[test]
+fn the_old_ds_stays_until_the_new_one_is_in_all_caches_beside_that_of_a_standby_key() {
+    let (mut zone, from) = on_standby();
+    let ksk = RollTarget::Role(KeyPurpose::Ksk);
+    assert_eq!(zone.ring.roll(&zone.policy, ksk, &zone.facts), Ok(id(1)));
+    zone.at(from).until(from + DNSKEY_COMES);
+    assert!([1, 3, 5].iter().all(|tag| zone.used(*tag).sync), "all three");
+    zone.parent_follows();
+    zone.at(from + DNSKEY_COMES + 10).until(from + DNSKEY_COMES + 10 + DS_COMES);
+    assert!(!zone.used(1).sync && zone.used(3).sync && zone.used(5).sync);
+    assert!(zone.ring.key(id(3)).expect("a key").state.is_standby(), "it stays what it is");
+}
+
+#[test]
+fn a_standby_key_that_the_policy_no_longer_wants_goes() {
+    let (mut zone, from) = on_standby();
+    zone.policy = policy();
+    zone.at(from + 1);
+    assert!(!zone.used(3).sync && !zone.used(4).publish && zone.used(3).publish);
+    zone.parent_follows();
+    // Once the parent cannot find the old CDS records any more.
+    zone.at(from + 10_000).until(from + 10_000 + 2 * DS_GOES);
+    assert_eq!([zone.states(3), zone.states(4)], [[H; 4], [H; 4]]);
+    assert_eq!([zone.states(1), zone.states(2)], [[O, H, O, O], [O, O, H, H]]);
+}

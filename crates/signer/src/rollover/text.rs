@@ -7,7 +7,7 @@ use wire::rdata::view::SigAlgorithm;
 use wire::text::{decimal, time, write_time};
 use wire::{Name, UnixTime};
 
-use super::state::{KeyDates, KeyGoal, KeyId, KeyPurpose, KeyState, RecordState, RecordTrack};
+use super::state::{KeyDates, KeyDuty, KeyGoal, KeyId, KeyPurpose, KeyState, RecordState, RecordTrack};
 
 /// A fault in the text of a `.state` file, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub enum StateTextFaultKind {
     BadSwitch(&'static str),
     /// The value of this field is not the name of a state.
     BadState(&'static str),
+    /// The value of `Duty` is not the word of a duty.
+    BadDuty,
     /// Neither `KSK` nor `ZSK` is `yes`.
     NoRole,
 }
@@ -58,6 +60,7 @@ impl fmt::Display for StateTextFaultKind {
             Self::BadState(name) => {
                 write!(f, "the value of `{name}` is not `hidden`, `rumoured`, `omnipresent` or `unretentive`")
             }
+            Self::BadDuty => f.write_str("the value of `Duty` is not `active`, `standby` or `dropped`"),
             Self::NoRole => f.write_str("neither `KSK` nor `ZSK` is `yes`"),
         }
     }
@@ -99,6 +102,8 @@ const TIMES: [&str; 13] = [
 ];
 /// Fields with states: those of [`tracks`], and the goal.
 const STATES: [&str; 5] = ["DNSKEYState", "ZRRSIGState", "KRRSIGState", "DSState", "GoalState"];
+/// The field with the duty of a key that is not active. BIND ignores it.
+const DUTY: &str = "Duty";
 /// Most lines with unknown fields that are kept, against files that are not of keys.
 const MAX_UNKNOWN: usize = 64;
 
@@ -120,6 +125,7 @@ struct Fields {
     switches: [Option<bool>; SWITCHES.len()],
     times: [Option<UnixTime>; TIMES.len()],
     states: [Option<RecordState>; STATES.len()],
+    duty: Option<KeyDuty>,
     unknown: Vec<String>,
 }
 
@@ -192,6 +198,9 @@ impl StateText {
                 line(name, &state.word());
             }
         }
+        if state.duty != KeyDuty::Active {
+            line(DUTY, &state.duty.word());
+        }
         self.unknown.iter().for_each(|text| out.extend([text, "\n"]));
         out
     }
@@ -236,6 +245,11 @@ impl Fields {
             let state = all.into_iter().find(|state| state.word() == value);
             return once(self.states.get_mut(at), state.ok_or(StateTextFaultKind::BadState(name))?, name);
         }
+        if name == DUTY {
+            let all = [KeyDuty::Active, KeyDuty::Standby, KeyDuty::Dropped];
+            let duty = all.into_iter().find(|duty| duty.word() == value);
+            return once(Some(&mut self.duty), duty.ok_or(StateTextFaultKind::BadDuty)?, DUTY);
+        }
         Ok(false)
     }
 
@@ -270,6 +284,7 @@ impl Fields {
         for ((to, time), read) in tracks(&mut state).into_iter().zip(changes).zip(self.states) {
             *to = RecordTrack::new(read.unwrap_or_default(), time);
         }
+        state.duty = self.duty.unwrap_or_default();
         // A file of `dnssec-keygen` has no states.
         state.goal = match self.states[4] {
             Some(RecordState::Hidden | RecordState::Unretentive) => KeyGoal::Hidden,
@@ -334,6 +349,18 @@ GoalState: omnipresent
         let text: String = BIND.lines().take(9).flat_map(|line| [line, "\n"]).collect();
         let state = parsed(&text).state;
         assert!(state.is_hidden() && state.goal == KeyGoal::Omnipresent);
+    }
+
+    #[test]
+    fn a_duty_is_kept() {
+        for (word, duty) in [("standby", KeyDuty::Standby), ("dropped", KeyDuty::Dropped)] {
+            let text = parsed(&format!("{BIND}Duty: {word}\n"));
+            assert_eq!((text.state.duty, text.unknown.len()), (duty, 0));
+            assert_eq!(parsed(&text.write(Name::ROOT, 1)), text);
+        }
+        assert_eq!(parsed(BIND).state.duty, KeyDuty::Active);
+        let fault = StateText::parse(&format!("{BIND}Duty: none\n")).expect_err("a fault");
+        assert_eq!(fault, StateTextFault { line: 17, kind: StateTextFaultKind::BadDuty });
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub enum RolloverEvent {
     Withdraw,
     /// No cache has its DNSKEY record.
     Withdrawn,
+    /// It is a standby key, and can take over at once.
+    StandsBy,
     /// Its files are no longer needed.
     Purge,
     /// A slot that it has signed begins.
@@ -69,6 +71,7 @@ impl fmt::Display for RolloverEvent {
             Self::Retired => "signatures in no cache",
             Self::Withdraw => "DNSKEY removed",
             Self::Withdrawn => "DNSKEY in no cache",
+            Self::StandsBy => "standby key: can take over at once",
             Self::Purge => "files deleted",
             Self::Slot => "slot of the signed key response begins",
             Self::ResponseEnds => "signed key response ends: import the next one before",
@@ -156,9 +159,9 @@ fn note_changes(
         [E::AddDs, E::DsAdded, E::RemoveDs, E::DsRemoved],
     ];
     for key in after.keys() {
-        let Some(old) = before.key(key.id) else { continue };
+        let Some(old_key) = before.key(key.id) else { continue };
         let tracks = |key: &ManagedKey| [key.state.dnskey.state, key.state.zrrsig.state, key.state.ds.state];
-        for ((old, new), names) in tracks(old).into_iter().zip(tracks(key)).zip(names) {
+        for ((old, new), names) in tracks(old_key).into_iter().zip(tracks(key)).zip(names) {
             let event = match new {
                 _ if old == new => continue,
                 RecordState::Rumoured => names[0],
@@ -167,6 +170,9 @@ fn note_changes(
                 RecordState::Hidden => names[3],
             };
             events.push((now, key.id, event));
+        }
+        if key.state.can_take_over() && !old_key.state.can_take_over() {
+            events.push((now, key.id, E::StandsBy));
         }
     }
 }

@@ -49,6 +49,8 @@ struct Scenario {
     crashes: bool,
     log: Vec<String>,
     rolls: u64,
+    /// Standby keys that have taken over.
+    emergencies: u64,
 }
 
 fn policy(random: &mut Random) -> DnssecPolicy {
@@ -61,6 +63,8 @@ fn policy(random: &mut Random) -> DnssecPolicy {
         zsk: algorithm,
         ksk_lifetime: random.pick(&[None, None, days(60), days(365)]),
         zsk_lifetime: random.pick(&[None, days(7), days(30), days(90)]),
+        standby_ksk: random.one_in(2),
+        standby_zsk: random.one_in(2),
         dnskey_ttl: Ttl::from_secs(random.pick(&TTLS) as u32),
         publish_safety: seconds(random.pick(&[120, HOUR, DAY])),
         retire_safety: seconds(random.pick(&[120, HOUR, DAY])),
@@ -104,6 +108,7 @@ impl Scenario {
             crashes,
             log: Vec::new(),
             rolls: 0,
+            emergencies: 0,
         }
     }
 
@@ -172,7 +177,7 @@ impl Scenario {
         let random = &mut self.random;
         let server = &mut self.server;
         let seconds = Duration::from_secs;
-        let what = random.up_to(13);
+        let what = random.up_to(17);
         match what {
             0..=2 => {
                 let role = random.pick(&[KeyPurpose::Csk, KeyPurpose::Ksk, KeyPurpose::Zsk]);
@@ -201,6 +206,14 @@ impl Scenario {
             10 if random.one_in(3) => server.policy.goal = SigningGoal::Insecure,
             10 | 11 => server.policy.goal = SigningGoal::Signed,
             12 if self.parent.kind == ParentKind::ByHand => server.policy.sync = !server.policy.sync,
+            13 | 14 => {
+                let role = RollTarget::Role(random.pick(&[KeyPurpose::Ksk, KeyPurpose::Zsk]));
+                if server.ring.roll_at_once(&server.policy, role, &facts).is_ok() {
+                    self.emergencies += 1;
+                }
+            }
+            15 => server.policy.standby_ksk = random.one_in(2),
+            16 => server.policy.standby_zsk = random.one_in(2),
             12 => self.parent.idle_until = self.world.now + random.up_to(60 * DAY),
             _ => server.restart(),
         }
@@ -223,7 +236,21 @@ impl Scenario {
             KeyLayout::Combined => &[KeyPurpose::Csk],
             KeyLayout::Split => &[KeyPurpose::Ksk, KeyPurpose::Zsk],
         };
+        let is_split = policy.layout == KeyLayout::Split;
+        let standby = [(KeyPurpose::Ksk, policy.standby_ksk), (KeyPurpose::Zsk, policy.standby_zsk)];
+        let standby = standby.into_iter().filter(|(_, wanted)| *wanted && is_split).map(|(role, _)| role);
+        let standby: Vec<KeyPurpose> = standby.collect();
         let current: Vec<_> = keys.iter().filter(|key| zone.dnskeys.contains(&key.id)).collect();
+        let reserve: Vec<_> = current.iter().filter(|key| key.state.is_standby()).collect();
+        let mut in_reserve: Vec<KeyPurpose> = reserve.iter().map(|key| key.state.role).collect();
+        in_reserve.sort_unstable();
+        let can_take_over = reserve.iter().all(|key| {
+            key.state.can_take_over()
+                && !zone.key_signers.contains(&key.id)
+                && !zone.groups.iter().any(|group| group.contains(&key.id))
+                && self.world.ds_now().contains(&key.id) == key.state.role.signs_keys()
+        });
+        let current: Vec<_> = current.into_iter().filter(|key| !key.state.is_standby()).collect();
         let mut found: Vec<KeyPurpose> = current.iter().map(|key| key.state.role).collect();
         found.sort_unstable();
         let mut wanted = roles.to_vec();
@@ -237,7 +264,14 @@ impl Scenario {
                 && zone.groups.iter().all(|group| group.contains(&key.id) == key.state.role.signs_zone())
                 && self.world.ds_now().contains(&key.id) == key.state.role.signs_keys()
         });
-        if found != wanted || !fits || zone.dnskeys.len() != found.len() || self.world.ds_now().len() != 1 {
+        let all_ds = 1 + standby.iter().filter(|role| role.signs_keys()).count();
+        let is_at_rest = found == wanted
+            && fits
+            && in_reserve == standby
+            && can_take_over
+            && zone.dnskeys.len() == found.len() + standby.len()
+            && self.world.ds_now().len() == all_ds;
+        if !is_at_rest {
             return Err(format!("no rest: {zone:?} DS {:?} keys above", self.world.ds_now()));
         }
         Ok(())
@@ -298,10 +332,11 @@ fn show(key: &ManagedKey) -> String {
     let time = |time: Option<wire::UnixTime>| time.map_or(-1, |time| time.as_secs() as i64 - START as i64);
     let track = |name: &str, track: &RecordTrack| format!("{name} {:?} {}", track.state, time(track.since));
     format!(
-        "{} {} {:?} from {:?} to {:?} bits {} {} {} {} {} ds_publish {} ds_removed {}",
+        "{} {} {:?} {:?} from {:?} to {:?} bits {} {} {} {} {} ds_publish {} ds_removed {}",
         key.id,
         state.role,
         state.goal,
+        state.duty,
         state.predecessor.map(|key| key.tag),
         state.successor.map(|key| key.tag),
         state.bits,
@@ -318,15 +353,16 @@ fn show(key: &ManagedKey) -> String {
 const YEARS: u64 = 3;
 
 /// Simulates scenarios from a seed on. Returns what they did in sum.
-fn simulate(first: u64, years: u64) -> Result<[u64; 4], String> {
-    let mut sums = [0; 4];
+fn simulate(first: u64, years: u64) -> Result<[u64; 5], String> {
+    let mut sums = [0; 5];
     for seed in first..first + years.div_ceil(YEARS) {
         let mut scenario = Scenario::new(seed);
         if let Err(fault) = scenario.live(YEARS) {
             return Err(scenario.report(&fault));
         }
         let server = &scenario.server;
-        let of = [server.steps, server.generated, server.crashes, scenario.world.checked];
+        let of =
+            [server.steps, server.generated, server.crashes, scenario.world.checked, scenario.emergencies];
         for (sum, value) in sums.iter_mut().zip(of) {
             *sum += value;
         }
@@ -336,9 +372,13 @@ fn simulate(first: u64, years: u64) -> Result<[u64; 4], String> {
 
 #[test]
 fn hundreds_of_years_pass_without_a_bogus_answer() {
-    let [steps, keys, crashes, checked] = simulate(1, 160).unwrap_or_else(|fault| panic!("{fault}"));
-    println!("{steps} steps, {keys} keys, {crashes} crashes, {checked} combinations");
+    let [steps, keys, crashes, checked, emergencies] =
+        simulate(1, 160).unwrap_or_else(|fault| panic!("{fault}"));
+    println!(
+        "{steps} steps, {keys} keys, {emergencies} emergencies, {crashes} crashes, {checked} combinations"
+    );
     assert!(keys > 1_000 && crashes > 500 && checked > 10_000, "the time machine stands still");
+    assert!(emergencies > 20, "hardly any standby key takes over: {emergencies}");
 }
 
 #[test]
@@ -347,6 +387,8 @@ fn thousands_of_years_pass_without_a_bogus_answer() {
     let number =
         |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let sums = simulate(number("NOMEN_SEED", 1_000), number("NOMEN_YEARS", 10_000));
-    let [steps, keys, crashes, checked] = sums.unwrap_or_else(|fault| panic!("{fault}"));
-    println!("{steps} steps, {keys} keys, {crashes} crashes, {checked} combinations");
+    let [steps, keys, crashes, checked, emergencies] = sums.unwrap_or_else(|fault| panic!("{fault}"));
+    println!(
+        "{steps} steps, {keys} keys, {emergencies} emergencies, {crashes} crashes, {checked} combinations"
+    );
 }

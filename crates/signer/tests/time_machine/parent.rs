@@ -69,6 +69,7 @@ impl Parent {
         }
         let wanted = match self.kind {
             ParentKind::FollowsCds => self.by_cds(world, random),
+            ParentKind::ByHand if !server.has_looked => None,
             ParentKind::ByHand => Some(by_hand(world, server, random)),
         };
         if let Some(mut keys) = wanted {
@@ -110,7 +111,12 @@ impl Parent {
         let keys = match random.up_to(2) {
             0 => Vec::new(),
             1 => with(&|state| state != RecordState::Hidden),
-            _ => with(&|state| state == RecordState::Unretentive),
+            _ => {
+                // DS records of standby keys alone would lead nowhere.
+                let mut keys = with(&|state| state == RecordState::Unretentive);
+                keys.retain(|id| world.zone_now().key_signers.contains(id));
+                keys
+            }
         };
         if server.parent_servers.is_none() || keys == *world.ds_now() {
             return Ok(());

@@ -42,6 +42,8 @@ pub(crate) struct Server {
     /// The server signs one group at a time.
     pub(crate) is_slow: bool,
     next_tag: u16,
+    /// It has looked at the zone since the start: before, it does not say what the parent is to have.
+    pub(crate) has_looked: bool,
     /// Keys that were generated.
     pub(crate) generated: u64,
     pub(crate) crashes: u64,
@@ -66,6 +68,7 @@ impl Server {
             crash_in: None,
             is_slow: false,
             next_tag: 1,
+            has_looked: false,
             generated: 0,
             crashes: 0,
             steps: 0,
@@ -136,6 +139,7 @@ impl Server {
     /// Starts the server with what is on its disk.
     pub(crate) fn restart(&mut self) {
         self.crash_in = None;
+        self.has_looked = false;
         self.crashes += 1;
         let keys = self.disk.iter().map(|(id, files)| {
             let mut times = KeyTimes::default();
@@ -249,6 +253,7 @@ impl Server {
     fn step(&mut self, world: &World) -> KeyPlan {
         let facts = self.facts(world);
         self.steps += 1;
+        self.has_looked = true;
         self.ring.step(&self.policy, &facts)
     }
 

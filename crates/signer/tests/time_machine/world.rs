@@ -119,7 +119,7 @@ impl World {
             .filter(|version| held(version, version.what.dnskey_ttl))
             .map(|version| (&version.what.dnskeys, &version.what.key_signers))
             .collect();
-        let mut checked = 0;
+        let mut checked = self.check_cds(&ds, &keys)?;
         for group in 0..GROUPS {
             let data: BTreeSet<&Vec<KeyId>> = self
                 .zone
@@ -138,6 +138,34 @@ impl World {
         }
         self.checked += checked;
         Ok(())
+    }
+}
+
+impl World {
+    /// Validates the CDS RRsets that caches may have: the parent reads them. One signature is enough. Returns
+    /// the number of combinations.
+    fn check_cds(
+        &self,
+        ds: &BTreeSet<&Vec<KeyId>>,
+        keys: &BTreeSet<(&Vec<KeyId>, &Vec<KeyId>)>,
+    ) -> Result<u64, String> {
+        let is_held = |version: &&Served<ZoneVersion>| {
+            let until = |until: u64| self.now < until + self.zone_delay + version.what.dnskey_ttl;
+            version.until.is_none_or(until) && (version.what.cds_delete || !version.what.cds.is_empty())
+        };
+        let signers: BTreeSet<&Vec<KeyId>> =
+            self.zone.iter().filter(is_held).map(|version| &version.what.key_signers).collect();
+        let is_secure = ds.iter().any(|ds| !ds.is_empty());
+        let mut checked = 0;
+        for (dnskeys, _) in keys.iter().filter(|_| is_secure) {
+            for signers in &signers {
+                checked += 1;
+                if !signers.iter().any(|key| dnskeys.contains(key)) {
+                    return Err(format!("bogus CDS: DNSKEY {dnskeys:?}, CDS signed by {signers:?}"));
+                }
+            }
+        }
+        Ok(checked)
     }
 }
 

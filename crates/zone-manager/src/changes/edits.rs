@@ -96,6 +96,13 @@ pub enum ChangeAuthor {
         /// What the change does, and why it is made.
         why: Arc<str>,
     },
+    /// This server, for a zone that it signs (`ds-push`).
+    DsPush {
+        /// The signed zone.
+        child: Box<NameBuf>,
+        /// What the change does, and why it is made.
+        why: Arc<str>,
+    },
     /// This server, for a challenge of a CA.
     Acme,
 }
@@ -105,6 +112,7 @@ impl fmt::Display for ChangeAuthor {
         match self {
             Self::Program { token, address } => write!(f, "{token} from {address}"),
             Self::Child { child, .. } => write!(f, "request of {child}"),
+            Self::DsPush { child, .. } => write!(f, "ds-push for {child}"),
             Self::Acme => f.write_str("nomen for [acme]"),
         }
     }
@@ -125,7 +133,7 @@ impl ChangeAuthor {
     pub fn token(&self) -> Option<&str> {
         match self {
             Self::Program { token, .. } => Some(token),
-            Self::Child { .. } | Self::Acme => None,
+            Self::Child { .. } | Self::DsPush { .. } | Self::Acme => None,
         }
     }
 
@@ -140,19 +148,22 @@ impl ChangeAuthor {
             Self::Child { child, why } => {
                 AuditedAuthor { child: Some(display(child)), why: Some(why), ..none }
             }
+            Self::DsPush { child, why } => {
+                AuditedAuthor { by: Some("ds-push"), child: Some(display(child)), why: Some(why), ..none }
+            }
             Self::Acme => AuditedAuthor { by: Some("acme"), ..none },
         }
     }
 
     /// Checks whether the rules of a zone allow its edits.
     fn may_edit(&self, rules: &ZoneUpdates) -> Result<(), EditFault> {
+        let takes_children = rules.delegations.is_some_and(|delegations| !delegations.dry_run);
         match self {
             Self::Program { .. } if !rules.api => Err(EditFault::NotAllowed),
-            Self::Child { .. } if rules.delegations.is_none_or(|delegations| delegations.dry_run) => {
-                Err(EditFault::NotAllowed)
-            }
+            Self::Child { .. } if !takes_children => Err(EditFault::NotAllowed),
+            Self::DsPush { .. } if !rules.takes_any() && !takes_children => Err(EditFault::TakesNoDs),
             Self::Acme if !rules.takes_any() => Err(EditFault::TakesNoChanges),
-            Self::Program { .. } | Self::Child { .. } | Self::Acme => Ok(()),
+            Self::Program { .. } | Self::Child { .. } | Self::DsPush { .. } | Self::Acme => Ok(()),
         }
     }
 }
@@ -170,6 +181,8 @@ pub enum EditFault {
     NotAllowed,
     /// The configuration allows no changes of the zone.
     TakesNoChanges,
+    /// The configuration allows no change of DS records of the zone.
+    TakesNoDs,
     /// No version of the zone is in service.
     NotInService,
     /// The zone is frozen.
@@ -211,6 +224,10 @@ impl fmt::Display for EditFault {
             }
             Self::TakesNoChanges => f.write_str(
                 "the zone takes no changes: `api`, `allow-update` or `update-policy` of the zone or its template",
+            ),
+            Self::TakesNoDs => f.write_str(
+                "the zone takes no changes: `delegation-updates`, `api`, `allow-update` or `update-policy` of the \
+                 zone or its template",
             ),
             Self::NotInService => f.write_str("no version of the zone is in service"),
             Self::Frozen => f.write_str("the zone is frozen: `nomen ctl zone thaw`"),

@@ -506,7 +506,11 @@ mod tests {
             Arc::new(builder.finish().expect("a zone"))
         };
         let policy = Arc::new(signer::policy::DnssecPolicy::default());
-        let signing = Arc::new(zone_plan::ZoneSigning { policy, parental_servers: Vec::new() });
+        let signing = Arc::new(zone_plan::ZoneSigning {
+            policy,
+            parental_servers: Vec::new(),
+            ds_push: zone_plan::DsPush::Off,
+        });
         let rules = Arc::new(ZoneUpdates { signing: Some(Arc::clone(&signing)), ..ZoneUpdates::default() });
         let file = |address| {
             let (zone, rules) = (zone(address), Arc::clone(&rules));

@@ -17,7 +17,7 @@ use super::answers::Settled;
 use super::followed::{KeyPlace, key_place};
 use super::group::{ChangeJob, Course, Decided, KeepFault};
 use super::queue::{Entry, Phase, SignedGroup, ZoneQueue};
-use super::signing::{SignOrder, SignReply, ZoneSigner, log_command};
+use super::signing::{PushNeed, SignOrder, SignReply, ZoneSigner, log_command};
 use super::transactions::TransactionFault;
 use super::worker::{Order, Worker};
 use super::{NOT_KEPT, clock};
@@ -242,9 +242,14 @@ impl Worker {
         self.shared.counts.signatures.fetch_add(made, Relaxed);
         let status = zone.signer.as_ref().map(|signer| signer.status(fault, wake));
         let asks = zone.signer.as_ref().and_then(|signer| signer.asks_parent());
+        let need = zone.signer.as_ref().filter(|_| fault.is_none()).map(|signer| signer.push_need().clone());
         self.shared.show_signing(apex, &signing, status, fault);
-        let asks = asks.filter(|_| !self.shared.is_maintained_elsewhere(apex));
+        let is_elsewhere = self.shared.is_maintained_elsewhere(apex);
+        let asks = asks.filter(|_| !is_elsewhere);
         self.watch_parent(apex, asks.map(|every| (&*signing.parental_servers, every)));
+        let need = need.map(|need| if is_elsewhere { PushNeed::Nothing } else { need });
+        let push = need.and_then(|need| self.shared.plan_ds_push(apex, &signing, &need, now));
+        push.into_iter().for_each(|at| self.due.set_no_later(apex, at, now, Instant::now()));
     }
 
     /// Has the servers of a zone's parent asked while a rollover waits for them.

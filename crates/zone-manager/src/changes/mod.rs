@@ -34,6 +34,7 @@
 //! | `origins` | when versions were made, and by whom |
 //! | `parents` | the thread that asks parents for DS sets, and notifies them of new CDS records |
 //! | `delegations` | what child zones ask of their delegations |
+//! | `ds_push` | DS records pushed to the parents of zones that are signed here |
 //! | `clock` | the time at which the thread decides |
 //! | `counts` | counters and states for operators |
 //!
@@ -46,6 +47,7 @@ pub(crate) mod clock;
 mod counts;
 mod damage;
 mod delegations;
+mod ds_push;
 mod edits;
 mod files;
 mod followed;
@@ -107,6 +109,8 @@ pub use damage::{AcceptFault, Accepted, Damage};
 pub use delegations::{
     CheckOutcome, ChildRequestKind, DelegationCheckCounts, DelegationCounts, DelegationStatus, Delegations,
 };
+use ds_push::DsPushes;
+pub use ds_push::{DsPushCounts, DsPushState, DsPushStatus};
 pub use edits::{ChangeAuthor, EditEnd, EditFault, RrsetEdit, RrsetEditKind, ZoneEdit};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};
@@ -255,6 +259,8 @@ struct Shared {
     signing: Mutex<HashMap<ZoneName, Arc<SigningStatus>>>,
     /// Asks the parents of zones that are signed here, once it was made.
     parents: OnceLock<Arc<Parents>>,
+    /// Pushes DS records of zones that are signed here, once it was made.
+    ds_pushes: OnceLock<Arc<DsPushes>>,
     /// Checks the delegations of zones, once it was made.
     delegations: OnceLock<Arc<Delegations>>,
     /// The zones of the database, if there is one, as long as `Changes` has them.
@@ -275,6 +281,7 @@ impl Shared {
             state,
             signing: Mutex::default(),
             parents: OnceLock::new(),
+            ds_pushes: OnceLock::new(),
             delegations: OnceLock::new(),
             database: OnceLock::new(),
             retaken: Mutex::default(),

@@ -41,7 +41,7 @@ impl fmt::Display for ChangeOrigin {
             Self::Update { client, key: Some(key) } => write!(f, "update by {key} from {client}"),
             Self::Update { client, key: None } => write!(f, "update from {client}"),
             Self::Edit(by @ (ChangeAuthor::Program { .. } | ChangeAuthor::Acme)) => write!(f, "edit by {by}"),
-            Self::Edit(by @ ChangeAuthor::Child { .. }) => by.fmt(f),
+            Self::Edit(by @ (ChangeAuthor::Child { .. } | ChangeAuthor::DsPush { .. })) => by.fmt(f),
             Self::Transaction => f.write_str("transaction"),
             Self::File => f.write_str("zone file"),
             Self::Signer => f.write_str("signatures"),

@@ -225,6 +225,16 @@ impl Parents {
         self.wake(&mut watches);
     }
 
+    /// Has the next round of the watch of a zone begin now, if there is a watch and no round is in progress.
+    pub fn ask_soon(&self, apex: &ZoneName) {
+        let mut watches = lock(&self.watches);
+        let due = watches.zones.get_mut(apex).and_then(|watch| watch.due.as_mut());
+        if let Some(due) = due {
+            *due = Instant::now();
+            self.wake(&mut watches);
+        }
+    }
+
     /// Ends the watch of a zone. A report that the thread delivers at this moment may still arrive.
     pub fn forget(&self, apex: &ZoneName) {
         let mut watches = lock(&self.watches);

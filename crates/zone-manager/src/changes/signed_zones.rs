@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use wire::{Ttl, ZoneName};
 use zone_plan::ZoneSigning;
 
+use super::ds_push::DsPushes;
 use super::group::ChangeJob;
 use super::notes::ZoneNote;
 use super::parents::Parents;
@@ -107,6 +108,7 @@ impl Changes {
         };
         // The second of two calls has no effect.
         let _ = self.shared.parents.set(Parents::start(hosts, self.engine.clone(), report));
+        let _ = self.shared.ds_pushes.set(DsPushes::new(Arc::downgrade(self)));
     }
 
     /// Does what an operator asks of the keys and signatures of a zone. Waits for the thread.

@@ -324,6 +324,7 @@ impl Worker {
                 (queue.phase, queue.is_held) = (Phase::Closed, false);
                 self.retries.remove(apex);
                 self.unwatch_parent(apex);
+                self.shared.ds_pushes.get().into_iter().for_each(|pushes| pushes.forget(apex));
                 let _ = reply.try_send(());
             }
             Some(Entry::Change(_)) | None => {}

@@ -31,7 +31,11 @@ pub(super) fn signing() -> Arc<ZoneSigning> {
         purge_keys: Some(Duration::from_secs(86_400)),
         ..DnssecPolicy::default()
     };
-    Arc::new(ZoneSigning { policy: Arc::new(policy), parental_servers: Vec::new() })
+    Arc::new(ZoneSigning {
+        policy: Arc::new(policy),
+        parental_servers: Vec::new(),
+        ds_push: zone_plan::DsPush::Off,
+    })
 }
 
 /// The keys of one zone in the model of the database, and at its parent.

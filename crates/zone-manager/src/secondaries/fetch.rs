@@ -132,7 +132,7 @@ pub(super) fn expire_of(primary: &PeerServer) -> AskExpire {
 ///
 /// # Errors
 /// Why there is no connection.
-pub(super) fn connect(server: &PeerServer, timeout: Duration) -> Result<PeerStream, SecondaryFault> {
+pub(crate) fn connect(server: &PeerServer, timeout: Duration) -> Result<PeerStream, SecondaryFault> {
     let encrypted = server.encryption.as_ref();
     let unreachable = |error: io::Error| {
         let of_encryption = encrypted.and_then(|_| EncryptionFault::before_open(error.kind()));

@@ -206,14 +206,14 @@ fn unverified_key(asked: &Asked<'_>) -> Option<String> {
 fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder: Responder, place: &Place) {
     let mut why = "the zone has no primaries".to_owned();
     for primary in &peers.primaries {
-        let stream = match connect(primary, CONNECT_TIMEOUT) {
+        let mut stream = match connect(primary, CONNECT_TIMEOUT) {
             Ok(stream) => stream,
             Err(fault) => {
                 why = format!("no connection to {primary}: {fault}");
                 continue;
             }
         };
-        match exchange(stream, message) {
+        match exchange(&mut stream, message, RESPONSE_TIMEOUT) {
             Ok(answer) => {
                 place.0.forwarded.fetch_add(1, Relaxed);
                 let rcode = Header::of(&answer).map_or(Rcode::FORMERR, |header| header.rcode());
@@ -232,11 +232,12 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder
     responder.refuse(NOT_PASSED_ON);
 }
 
-/// Sends a request, and waits for its response. The ID is unchanged: the connection carries nothing else.
-fn exchange(mut stream: PeerStream, message: &[u8]) -> io::Result<Vec<u8>> {
+/// Sends a request, and waits for its response, each no longer than `timeout`. The ID is unchanged: nothing
+/// else is in flight on the connection.
+pub(crate) fn exchange(stream: &mut PeerStream, message: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
-    stream.socket().set_write_timeout(Some(RESPONSE_TIMEOUT))?;
-    stream.socket().set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.socket().set_write_timeout(Some(timeout))?;
+    stream.socket().set_read_timeout(Some(timeout))?;
     stream.write_all(&[&length.to_be_bytes()[..], message].concat())?;
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;

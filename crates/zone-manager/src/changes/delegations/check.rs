@@ -25,17 +25,17 @@ const MAX_NEW_DS_TTL: Ttl = Ttl::from_secs(3600);
 
 /// A delegation as a version of the parent zone has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Delegation {
+pub(in super::super) struct Delegation {
     pub(super) servers: Vec<ChildHost>,
     /// The data of the DS records, in order.
-    pub(super) ds: Vec<Vec<u8>>,
+    pub(in super::super) ds: Vec<Vec<u8>>,
     /// The TTL that a DS RRset has or gets.
-    pub(super) ds_ttl: Ttl,
+    pub(in super::super) ds_ttl: Ttl,
 }
 
 impl Delegation {
     /// Reads the delegation of a child; `None` if the zone does not delegate the name.
-    pub(super) fn read(zone: &Zone, child: Name<'_>) -> Option<Delegation> {
+    pub(in super::super) fn read(zone: &Zone, child: Name<'_>) -> Option<Delegation> {
         let flags = zone.find_name(child)?.flags();
         if !flags.contains(NodeFlags::CUT) || flags.contains(NodeFlags::OCCLUDED) {
             return None;
@@ -171,7 +171,7 @@ fn joined(
 }
 
 /// Returns the name servers of a delegation and its DS set as text, for operators.
-pub(super) fn tags(ds: &[Vec<u8>]) -> String {
+pub(in super::super) fn tags(ds: &[Vec<u8>]) -> String {
     if ds.is_empty() {
         return "none".to_owned();
     }

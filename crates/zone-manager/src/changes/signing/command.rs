@@ -12,6 +12,8 @@ pub enum SignCommand {
     Renew,
     /// Begin to replace a key.
     Roll(RollTarget),
+    /// Have the standby key take over from a key at once.
+    RollAtOnce(RollTarget),
     /// Remove a key as soon as no cache needs it: another one can take over.
     Retire(KeyId),
     /// The parent has the DS record of the key.
@@ -34,6 +36,7 @@ impl SignCommand {
         match self {
             Self::Renew => "sign",
             Self::Roll(_) => "roll",
+            Self::RollAtOnce(_) => "roll-emergency",
             Self::Retire(_) => "retire",
             Self::DsPublished(_) => "ds-published",
             Self::DsWithdrawn(_) => "ds-withdrawn",

@@ -17,6 +17,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `at_parent` | what the parent has, and what it is to have |
 //! | `key_store` | where the keys of a zone are |
 //! | `key_folder` | the files of a zone's keys and of their states |
 //! | `shared_keys` | the keys of a zone of the database |
@@ -26,6 +27,7 @@
 //! | `schedule` | when which zone is due |
 //! | `status` | what operators see of it |
 
+mod at_parent;
 mod command;
 mod csync;
 mod key_folder;
@@ -50,7 +52,7 @@ use signer::incremental::{
 };
 use signer::key::times::{KeyEvent, KeyTimes};
 use signer::keyset::{KeySetFault, ZoneKeys};
-use signer::rollover::{Facts, KeyId, KeyPlan, Keyring, ManagedKey, ParentView, RollFault, WaitCause};
+use signer::rollover::{Facts, KeyDuty, KeyId, KeyPlan, Keyring, ManagedKey, RollFault};
 use signer::rrset::SignaturePeriod;
 use signer::scan::{SignatureScan, SignedBy};
 use signer::zone::{SignFault, SigningPolicy};
@@ -64,6 +66,7 @@ use zone_plan::{ZoneSigning, ZoneUpdates};
 
 use super::Reply;
 use super::serials::with_serial;
+pub(super) use at_parent::{PushNeed, WantedDs};
 pub(super) use command::log_command;
 pub use command::{SignCommand, SignEnd, SignReply, ZoneKeyEvent};
 pub(super) use csync::has_new_csync;
@@ -222,6 +225,8 @@ pub(super) struct ZoneSigner {
     /// All signatures are due, until a pass is complete.
     renew_all: bool,
     parent: Option<ParentReport>,
+    /// Whether the DS RRset at the parent is to be changed.
+    push: PushNeed,
     /// What the last look has found.
     facts: Facts,
     /// The TTLs of versions before the first look.
@@ -307,6 +312,7 @@ impl ZoneSigner {
             pass: None,
             renew_all: false,
             parent: None,
+            push: PushNeed::Nothing,
             facts: Facts::default(),
             before,
             seen_ttl: Ttl::ZERO,
@@ -632,7 +638,8 @@ impl ZoneSigner {
             for new in &self.plan.generate {
                 let (ttl, times) = (self.rules.policy.dnskey_ttl, created(now));
                 let id = self.store.generate(new, &mut self.ring, ttl, times, now)?;
-                info!("zone {}: key {id}, a {}, is generated", self.apex, new.role);
+                let duty = if new.duty == KeyDuty::Standby { "standby " } else { "" };
+                info!("zone {}: key {id}, a {duty}{}, is generated", self.apex, new.role);
             }
         }
         self.store.write_states(&mut self.ring, &self.plan.changed)?;
@@ -644,6 +651,7 @@ impl ZoneSigner {
         }
         let present = present_keys(zone);
         self.facts = facts;
+        self.push = self.need_of(zone);
         if let Some(used) = self.plan.presigned.filter(|_| !self.plan.unsign) {
             let is_same = before == Some((self.plan.uses.clone(), false)) && slot_before == Some(used);
             if !is_same || used.slot.is_none() {
@@ -741,25 +749,6 @@ impl ZoneSigner {
         self.ring.keys().iter().filter(has).map(|key| key.id).collect()
     }
 
-    /// Returns what the servers of the parent have, if all of them have said it.
-    fn parent_view(&self) -> Option<ParentView> {
-        let report = self.parent.as_ref().filter(|report| report.is_everywhere(|_| true))?;
-        let sets = report.servers.iter().filter_map(|server| Some(&*server.found.as_ref().ok()?.rdatas));
-        let sets: Vec<&[Vec<u8>]> = sets.collect();
-        let ttl = report.largest_ttl().unwrap_or(Ttl::ZERO);
-        Some(ParentView::of(self.apex.as_name(), self.ring.keys(), &sets, ttl, report.at))
-    }
-
-    /// How often the parent is to be asked; `None`: nothing depends on it.
-    pub(super) fn asks_parent(&self) -> Option<Duration> {
-        let waits = |cause| {
-            matches!(cause, WaitCause::ParentPublishes | WaitCause::ParentWithdraws | WaitCause::OtherDs)
-        };
-        let (least, most) = ASK_PARENT_EVERY;
-        let every = self.rules.policy.parent_propagation_delay.clamp(least, most);
-        self.plan.waits.iter().any(|wait| waits(wait.cause)).then_some(every)
-    }
-
     /// Carries out what an operator asks for, after a look at the zone.
     fn obey(&mut self, command: &SignCommand) -> Result<String, SigningFault> {
         let refused = |fault: RollFault| SigningFault::Refused(fault.to_string());
@@ -769,13 +758,19 @@ impl ZoneSigner {
                 self.renew_all = true;
                 "all signatures are made again".into()
             }
-            SignCommand::Roll(_) | SignCommand::Retire(_) if self.offline.is_some() => {
+            SignCommand::Roll(_) | SignCommand::RollAtOnce(_) | SignCommand::Retire(_)
+                if self.offline.is_some() =>
+            {
                 self.check_online()?;
                 String::new()
             }
             SignCommand::Roll(which) => {
                 let id = self.ring.roll(policy, *which, &self.facts).map_err(refused)?;
                 format!("the rollover of key {id} begins")
+            }
+            SignCommand::RollAtOnce(which) => {
+                let (id, next) = self.ring.roll_at_once(policy, *which, &self.facts).map_err(refused)?;
+                format!("standby key {next} takes over from key {id} at once")
             }
             SignCommand::Retire(id) => {
                 self.ring.retire(policy, *id, &self.facts).map_err(refused)?;

@@ -9,7 +9,7 @@ use signer::policy::SigningGoal;
 use signer::rollover::offline::{
     KeySchedule, OfflineKeys, ResponseTerms, ScheduleTimes, SignedKeyResponse, check,
 };
-use signer::rollover::{KeyId, KeyPurpose, NewKey, RollFault, SlotUse};
+use signer::rollover::{KeyDuty, KeyId, KeyPurpose, NewKey, RollFault, SlotUse};
 use signer::rrset::PresignedSet;
 use tracing::warn;
 use update::is_signed;
@@ -218,6 +218,7 @@ impl ZoneSigner {
                 algorithm: policy.zsk.algorithm,
                 bits: policy.zsk.bits,
                 predecessor: None,
+                duty: KeyDuty::Active,
             };
             let (ttl, times) = (policy.dnskey_ttl, schedule.times(now));
             made.push(self.store.generate(&new, &mut self.ring, ttl, times, now)?);

@@ -91,6 +91,8 @@ struct World {
     ds: Vec<Vec<u8>>,
     parent_acts: Option<UnixTime>,
     parent_is_asked: UnixTime,
+    /// DS records are pushed: the number of changes.
+    pushes: Option<u32>,
     random: u64,
     /// Keys that have signed the zone.
     used: BTreeSet<SignedBy>,
@@ -112,7 +114,11 @@ impl World {
             let name: NameBuf = name.parse().expect("a name");
             builder.add(name.as_name(), Type::A, Ttl::from_secs(7200), &[192, 0, 2, 1]).expect("added");
         }
-        let rules = Arc::new(ZoneSigning { policy: Arc::new(policy), parental_servers: Vec::new() });
+        let rules = Arc::new(ZoneSigning {
+            policy: Arc::new(policy),
+            parental_servers: Vec::new(),
+            ds_push: zone_plan::DsPush::Off,
+        });
         let updates = ZoneUpdates { signing: Some(Arc::clone(&rules)), ..ZoneUpdates::default() };
         World {
             folder: tempfile::tempdir().expect("a folder"),
@@ -126,6 +132,7 @@ impl World {
             ds: Vec::new(),
             parent_acts: None,
             parent_is_asked: UnixTime::from_secs(START),
+            pushes: None,
             random: seed,
             used: BTreeSet::new(),
             versions: 0,
@@ -182,8 +189,23 @@ impl World {
         }
         let said = signer.take_said();
         self.ttls = signer.ttls().expect("a look");
+        self.push(signer.push_need().clone());
         self.signer = Some(signer);
         said
+    }
+
+    /// The parent's part, if DS records are pushed: it takes them at some time.
+    fn push(&mut self, need: PushNeed) {
+        let (Some(pushed), PushNeed::Push(wanted)) = (self.pushes, need) else { return };
+        if self.random(3) > 0 || wanted.rdatas == self.ds {
+            return;
+        }
+        let mut cds = rdatas_at_apex(&self.zone, Type::CDS);
+        cds.retain(|rdata| *rdata != CDS_DELETE);
+        cds.sort_unstable();
+        assert_eq!(wanted.rdatas, cds, "{} days: what the zone asks for", self.days());
+        (self.ds, self.pushes) = (wanted.rdatas, Some(pushed + 1));
+        self.check();
     }
 
     fn take(&mut self, zone: impl Into<Arc<Zone>>, change: &ChangeSet) {
@@ -350,6 +372,25 @@ fn a_zone_with_one_key_stays_valid_through_rollovers_updates_and_restarts() {
 }
 
 #[test]
+fn a_zone_whose_ds_records_are_pushed_stays_valid_until_it_is_unsigned() {
+    let days = |days| Some(Duration::from_secs(days * DAY));
+    let layout = KeyLayout::Split;
+    let policy = DnssecPolicy { layout, ksk_lifetime: days(40), zsk_lifetime: days(20), ..policy() };
+    let mut world = World::new(policy.clone(), 7);
+    world.pushes = Some(0);
+    let under = |policy: DnssecPolicy| {
+        let (policy, parental_servers) = (Arc::new(policy), Vec::new());
+        Arc::new(ZoneSigning { policy, parental_servers, ds_push: zone_plan::DsPush::Here })
+    };
+    world.rules = under(policy.clone());
+    world.run(200, None);
+    assert!(world.pushes >= Some(4) && !world.ds.is_empty(), "{:?}", world.pushes);
+    world.rules = under(DnssecPolicy { goal: SigningGoal::Insecure, ..policy });
+    world.run(260, None);
+    assert!(world.ds.is_empty() && !is_signed(&world.zone), "the DS records are removed first");
+}
+
+#[test]
 fn a_zone_with_two_keys_stays_valid_through_rollovers_of_both() {
     let days = |days| Some(Duration::from_secs(days * DAY));
     let layout = KeyLayout::Split;
@@ -357,6 +398,29 @@ fn a_zone_with_two_keys_stays_valid_through_rollovers_of_both() {
         World::new(DnssecPolicy { layout, ksk_lifetime: days(80), zsk_lifetime: days(20), ..policy() }, 2);
     world.run(220, Some(10));
     assert!(world.used.len() >= 10, "keys {:?}", world.used);
+}
+
+#[test]
+fn standby_keys_take_over_in_emergencies_without_a_gap() {
+    let zsk_lifetime = Some(Duration::from_secs(45 * DAY));
+    let (layout, standby_ksk, standby_zsk) = (KeyLayout::Split, true, true);
+    // The world keeps CDS records in caches for the largest TTL of all data.
+    let dnskey_ttl = Ttl::from_secs(7200);
+    let policy = DnssecPolicy { layout, zsk_lifetime, standby_ksk, standby_zsk, dnskey_ttl, ..policy() };
+    let mut world = World::new(policy, 9);
+    let mut taken = [0, 0];
+    for turn in 0..10 {
+        world.run(40 * (turn + 1), Some(3));
+        let roles = [KeyPurpose::Ksk, KeyPurpose::Zsk];
+        let which = RollTarget::Role(roles[turn as usize % 2]);
+        let said = world.maintain(Some(SignCommand::RollAtOnce(which)));
+        taken[turn as usize % 2] += u32::from(said.is_some_and(|said| said.is_ok()));
+    }
+    assert!(taken.iter().all(|count| *count >= 3), "{taken:?}");
+    world.run(450, Some(3));
+    assert_eq!(world.ds.len(), 2, "of the KSK in use, and of the standby key");
+    let scan = SignatureScan::of(&world.zone, world.now);
+    assert_eq!((scan.dnskeys.len(), scan.of_keys.len(), scan.of_all.len()), (4, 1, 1));
 }
 
 /// Without the parent's DS nothing that depends on it goes on, and the zone stays valid.
@@ -378,7 +442,11 @@ fn another_algorithm_another_layout_and_no_signatures_at_all_are_reached_without
     let mut world = World::new(policy(), 4);
     world.run(20, Some(1));
     let change = |world: &mut World, policy: DnssecPolicy| {
-        world.rules = Arc::new(ZoneSigning { policy: Arc::new(policy), parental_servers: Vec::new() });
+        world.rules = Arc::new(ZoneSigning {
+            policy: Arc::new(policy),
+            parental_servers: Vec::new(),
+            ds_push: zone_plan::DsPush::Off,
+        });
         world.maintain(None);
     };
     let p256 = KeyAlgorithm { algorithm: SigAlgorithm::ECDSAP256SHA256, bits: 0 };

@@ -203,7 +203,11 @@ fn a_ksk_is_taken_offline_without_a_gap_and_a_zone_becomes_unsigned_with_respons
     let mut world = World::new(online, 14);
     world.run(30, Some(1));
     assert!(!world.ds.is_empty());
-    world.rules = Arc::new(ZoneSigning { policy: Arc::new(offline_policy()), parental_servers: Vec::new() });
+    world.rules = Arc::new(ZoneSigning {
+        policy: Arc::new(offline_policy()),
+        parental_servers: Vec::new(),
+        ds_push: zone_plan::DsPush::Off,
+    });
     // The set in service stays until there is a response.
     world.maintain(None);
     let folder = KeyFolder::of(world.state(), &apex());
@@ -218,6 +222,7 @@ fn a_ksk_is_taken_offline_without_a_gap_and_a_zone_becomes_unsigned_with_respons
     world.rules = Arc::new(ZoneSigning {
         policy: Arc::new(DnssecPolicy { goal: SigningGoal::Insecure, ..policy() }),
         parental_servers: Vec::new(),
+        ds_push: zone_plan::DsPush::Off,
     });
     world.ds.clear();
     world.run(98, None);
