@@ -92,6 +92,7 @@ fn key_list_text(list: &Value) -> String {
         out += &format!(", first expiration {}", time(list, "signatures_end"));
     }
     out += &format!(", next look {}\n", time(list, "next_look"));
+    out += &online_text(list);
     let offline = &list["offline"];
     if !offline.is_null() {
         let times = [
@@ -139,6 +140,14 @@ fn key_list_text(list: &Value) -> String {
     out
 }
 
+/// Returns a line about how the zone is signed, if its answers are.
+fn online_text(said: &Value) -> String {
+    match said["online"].as_str() {
+        Some(denial) => format!("answers are signed when they are asked for, with {denial} denial\n"),
+        None => String::new(),
+    }
+}
+
 /// Returns the events to come as text, a line for each.
 fn timeline_text(timeline: &Value) -> String {
     let line = |event: &Value| {
@@ -146,10 +155,11 @@ fn timeline_text(timeline: &Value) -> String {
         format!("{}  key {tag}/{algorithm}: {what}\n", time(event, "at"))
     };
     let lines: String = rows(timeline, "events").map(line).collect();
-    match lines.is_empty() {
+    let lines = match lines.is_empty() {
         true => "no event comes by itself: `nomen ctl key list` shows what each key waits for\n".into(),
         false => lines,
-    }
+    };
+    online_text(timeline) + &lines
 }
 
 /// Returns the DS records that the parent is to have, one on each line.

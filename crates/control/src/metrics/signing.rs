@@ -11,6 +11,7 @@ use crate::in_force::InForce;
 use validator::children::RefusalReason;
 use wire::{UnixTime, ZoneName};
 use zone_manager::changes::{Changes, DelegationCheckCounts, DelegationCounts, ParentCounts, SigningStatus};
+use zone_manager::managed::online::OnlineTotals;
 
 /// Metrics of zones that are signed here.
 pub struct SigningFigures {
@@ -26,6 +27,9 @@ impl Figures for SigningFigures {
             of_delegations(delegations.counts(), out)?;
             let help = "Checks of delegations that were asked for, by NOTIFY or an operator, and wait";
             out.gauge("delegation_checks_waiting", help, delegations.waiting() as u64)?;
+        }
+        if let Some(totals) = self.changes.online_totals() {
+            of_answers(totals, out)?;
         }
         let all = self.changes.all_signing();
         if all.is_empty() {
@@ -62,6 +66,17 @@ impl Figures for SigningFigures {
         }
         if self.in_force.settings().counts_per_zone() { each_zone(&all, out) } else { Ok(()) }
     }
+}
+
+/// Prints what was signed for answers.
+fn of_answers(totals: OnlineTotals, out: &mut Printer<'_>) -> fmt::Result {
+    let help = "RRsets of answers that are signed when they are asked for (`online`), by result: cached, made, or \
+        refused (the limit of signatures a second)";
+    let results = [("cached", totals.hits), ("made", totals.made), ("refused", totals.refused)];
+    out.family("signing_answers", help, MetricType::Counter, labelled("result", results))?;
+    let help = "RRsets whose signatures the caches of answers have evicted";
+    out.counter("signing_answers_evicted", help, totals.evicted)?;
+    out.gauge("signing_answers_cache_bytes", "Bytes of signatures that are cached for answers", totals.bytes)
 }
 
 /// Prints what was found of delegations.

@@ -30,7 +30,7 @@ struct Cached {
     until: UnixTime,
 }
 
-/// Two generations: a full young one becomes the old one, and what nobody has used of that is gone.
+/// Two generations: a full young one becomes the old one, and the old one before it is evicted.
 #[derive(Default)]
 struct Shard {
     young: HashMap<Key, Cached>,

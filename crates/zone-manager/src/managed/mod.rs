@@ -6,9 +6,11 @@
 //! | `state` | the state machine of one zone: events in, actions out |
 //! | `table` | the states of all zones |
 //! | `examination` | result of examining a version in service |
+//! | `online` | what signs the answers of zones |
 //! | `publishing` | messages to the thread that puts versions into service |
 
 pub mod examination;
+pub mod online;
 pub mod publishing;
 pub mod state;
 pub mod table;

@@ -174,6 +174,11 @@ impl Transfers {
             REFUSED.refused(asked, "the zone is not loaded");
             Refusal::NOT_LOADED
         })?;
+        if zone.is_chainless() && entry.signer().is_some() {
+            // The version has neither the signatures nor the records that deny names.
+            REFUSED.refused(asked, "answers of the zone are signed while answering: it has no signed copy");
+            return Err(Refusal::CLASS);
+        }
         let facts = ZoneFacts::of(&entry, &zone, true);
         Ok((ServedZone { apex, zone }, facts))
     }
