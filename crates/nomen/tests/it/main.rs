@@ -52,6 +52,7 @@ mod migrate_access;
 mod odd_files;
 mod odoh;
 mod offline_ksk;
+mod online_signing;
 mod page;
 mod peers;
 mod policy_zones;
