@@ -1,5 +1,5 @@
-//! Answers of zones that are signed while answering: the version has the data, and signatures at its apex. All
-//! other signatures, and the NSEC records of denials, are made for the answer (RFC 4470, RFC 9824).
+//! Answers of zones that are signed while answering: the version has the data, and signatures at its apex.
+//! All other signatures, and the NSEC records of denials, are made for the answer (RFC 4470, RFC 9824).
 //!
 //! Such an answer differs from that of a zone with a chain:
 //!
@@ -7,12 +7,12 @@
 //!   wildcard (RFC 9824 §3.3).
 //! - The NSEC record of a name of the zone ends right after it, and lists its types.
 //! - With compact denial, a name that does not exist has such a record with the type NXNAME, and the response
-//!   code is NOERROR, unless the client accepts NXDOMAIN with it (RFC 9824 §5). With minimal denial, two records
-//!   cover the next closer name and the wildcard, and no other name.
+//!   code is NOERROR, unless the client accepts NXDOMAIN with it (RFC 9824 §5). With minimal denial, two
+//!   records cover the next closer name and the wildcard, and no other name.
 //! - Addresses of hosts in the additional section are left out, except glue: each would need a signature.
 //!
-//! This path allocates, and takes short locks of the signer's cache. Answers without DNSSEC records are those of
-//! any other zone.
+//! This path allocates, and takes short locks of the signer's cache. Answers without DNSSEC records are those
+//! of any other zone.
 
 use dnssec::nsec;
 use wire::message::{Full, Offset, Owner, Section};
@@ -34,8 +34,8 @@ const NO_TYPES: [Type; 2] = [Type::RRSIG, Type::NSEC];
 /// Those at a name that does not exist (RFC 9824 §3.1).
 const NO_NAME: [Type; 3] = [Type::RRSIG, Type::NSEC, Type::NXNAME];
 
-/// Answers one name of a zone without a chain; `None`: its answers are not signed here, or the client requests no
-/// DNSSEC records.
+/// Answers one name of a zone without a chain; `None`: its answers are not signed here, or the client
+/// requests no DNSSEC records.
 #[cold]
 #[inline(never)]
 pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Option<Step> {
@@ -96,7 +96,9 @@ impl<'z> Live<'_, 'z> {
             // One RRset is an answer to ANY (RFC 8482 §4.1).
             Type::ANY => data_sets(node).next(),
             Type::RRSIG => return self.signatures(node, is_own, reply).map(|()| None),
-            Type::NSEC => return self.put_nsec(Section::Answer, &self.own(node, is_own), reply).map(|()| None),
+            Type::NSEC => {
+                return self.put_nsec(Section::Answer, &self.own(node, is_own), reply).map(|()| None);
+            }
             qtype => node.rrset(qtype).filter(|set| is_data(set.rtype())),
         };
         if let Some(set) = set {
@@ -165,7 +167,8 @@ impl<'z> Live<'_, 'z> {
             // The name seems to exist, and its NSEC record says that it has one.
             Type::NSEC => return self.put_nsec(Section::Answer, &denial, reply),
             Type::RRSIG => {
-                let (rdata, ttl) = (nsec::record(LowerName::of_checked(&denial.next), &denial.types), self.ttl());
+                let (rdata, ttl) =
+                    (nsec::record(LowerName::of_checked(&denial.next), &denial.types), self.ttl());
                 let made = self.sign(denial.owner, Type::NSEC, ttl, &[rdata], false, reply)?;
                 return put_signatures(Section::Answer, Owner::At(here.at), ttl, &made, reply);
             }
@@ -179,8 +182,8 @@ impl<'z> Live<'_, 'z> {
         self.put_nsec(Section::Authority, &denial, reply)
     }
 
-    /// Adds the records that cover the next closer name, and the wildcard of the closest encloser `skip` labels
-    /// up (RFC 4470 §3).
+    /// Adds the records that cover the next closer name, and the wildcard of the closest encloser `skip`
+    /// labels up (RFC 4470 §3).
     fn cover(&self, skip: usize, reply: &mut Reply<'_, '_, 'z>) -> Result<(), Full> {
         let hashed = self.here.hashed;
         let next_closer = hashed.suffix(skip.saturating_sub(1));
@@ -258,7 +261,12 @@ impl<'z> Live<'_, 'z> {
     }
 
     /// Writes an NSEC record with its signatures.
-    fn put_nsec(&self, section: Section, denial: &Denial<'_>, reply: &mut Reply<'_, '_, 'z>) -> Result<(), Full> {
+    fn put_nsec(
+        &self,
+        section: Section,
+        denial: &Denial<'_>,
+        reply: &mut Reply<'_, '_, 'z>,
+    ) -> Result<(), Full> {
         let (rdata, ttl) = (nsec::record(LowerName::of_checked(&denial.next), &denial.types), self.ttl());
         let made =
             self.sign(denial.owner, Type::NSEC, ttl, std::slice::from_ref(&rdata), denial.is_of_zone, reply)?;
@@ -352,8 +360,8 @@ fn data_sets(node: Node<'_>) -> impl Iterator<Item = RrSet<'_>> {
     node.rrsets().filter(move |set| is_data(set.rtype()) && (!is_cut || set.rtype() == Type::DS))
 }
 
-/// Returns the types that the NSEC record of a name lists, ascending: at a cut those of the parent's side (RFC 4035
-/// §2.3).
+/// Returns the types that the NSEC record of a name lists, ascending: at a cut those of the parent's side
+/// (RFC 4035 §2.3).
 fn types_at(node: Node<'_>) -> Vec<Type> {
     let is_cut = node.flags().contains(NodeFlags::CUT);
     let is_listed = |t: &Type| is_data(*t) && (!is_cut || matches!(*t, Type::NS | Type::DS));

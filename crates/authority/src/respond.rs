@@ -1,6 +1,6 @@
 //! Writes the sections for the result of a lookup. One call is one step of a CNAME or DNAME chain.
 
-use wire::message::{Full, Offset, Section};
+use wire::message::{Full, Section};
 use wire::{NameBuf, Rcode, Type};
 use zone::store::{Node, RrSet};
 

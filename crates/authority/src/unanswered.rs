@@ -10,8 +10,8 @@ pub enum Unanswered {
     /// The denial needs more hashing than [`HashingLimit`](crate::HashingLimit) allows at present. The
     /// sections do not hold an answer.
     Hashing,
-    /// The answer needs more signatures than the limit of its zone allows at present. As for all reasons below,
-    /// the sections do not hold an answer.
+    /// The answer needs more signatures than the limit of its zone allows at present. As for all reasons
+    /// below, the sections do not hold an answer.
     SigningLimit,
     /// Answers of the zone are signed, and no key signs at present.
     NoSignature,

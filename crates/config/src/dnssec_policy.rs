@@ -78,18 +78,19 @@ keys! {
         /// Salt of NSEC3 in hexadecimal, up to 255 bytes. RFC 9276 recommends none. Only with `nsec3`. Unset:
         /// none.
         live "nsec3-salt" nsec3_salt: Option<Nsec3Salt> = None, example "8d4557157d6ceb2e";
-        /// Sign answers when they are asked for, and the SOA and the other records of the zone's name beforehand.
-        /// `"compact"` denies a name by one NSEC record at the name, with NOERROR (RFC 9824); `"minimal"` by two
-        /// that cover it and its wildcard, with NXDOMAIN (RFC 4470). Neither can be used to list the names of the
-        /// zone. Such a zone has no secondaries and no `primaries`. Not with `nsec3`, `zonemd`, `offline-ksk`, an
-        /// RSA algorithm, or for zones of a database. Unset: the whole zone is signed beforehand.
+        /// Sign answers when they are asked for, and the SOA and the other records of the zone's name
+        /// beforehand. `"compact"` denies a name by one NSEC record at the name, with NOERROR (RFC 9824);
+        /// `"minimal"` by two that cover it and its wildcard, with NXDOMAIN (RFC 4470). Neither can be used
+        /// to list the names of the zone. Such a zone has no secondaries and no `primaries`. Not with
+        /// `nsec3`, `zonemd`, `offline-ksk`, an RSA algorithm, or for zones of a database. Unset: the whole
+        /// zone is signed beforehand.
         live "online" online: Option<OnlineDenial> = None, example "compact";
-        /// Most signatures a second that answers of each zone get with `online`. Names that are not in the zone
-        /// get three quarters of them at most. Queries beyond the limit get SERVFAIL. A signature of
+        /// Most signatures a second that answers of each zone get with `online`. Names that are not in the
+        /// zone get three quarters of them at most. Queries beyond the limit get SERVFAIL. A signature of
         /// `ecdsap256sha256` takes about 25 µs of CPU time.
         live "online-signatures-per-second" online_rate: Int<u32, 1, 10_000_000> = Int(10_000), example 2_000;
-        /// Memory for signatures that answers of each zone have got with `online`; a quarter of it is for names
-        /// that are not in the zone. A signature takes about 250 bytes.
+        /// Memory for signatures that answers of each zone have got with `online`; a quarter of it is for
+        /// names that are not in the zone. A signature takes about 250 bytes.
         live "online-cache" online_cache: Size<65_536, 4_294_967_296> = Size(4 << 20), example "64MiB";
         /// Time from the creation of a signature to its expiration.
         live "signature-validity" validity: Seconds<60, 31_536_000> = Seconds(14 * DAY), example "28d";
@@ -380,7 +381,12 @@ impl DnssecPolicySection {
         }
         let others = [
             ("nsec3", self.nsec3.value, &self.nsec3.place, "NSEC records are made for each answer"),
-            ("zonemd", !self.zonemd.0.is_empty(), &self.zonemd.place, "the zone has no signed copy to verify"),
+            (
+                "zonemd",
+                !self.zonemd.0.is_empty(),
+                &self.zonemd.place,
+                "the zone has no signed copy to verify",
+            ),
             (
                 "offline-ksk",
                 self.offline_ksk.value,
@@ -391,14 +397,18 @@ impl DnssecPolicySection {
         for (key, is_set, place, why) in others {
             if is_set {
                 let text = format!("`{key}` does not go together with `online`: {why}");
-                faults.push(Diagnostic::at(place.as_ref(), text).also(online, "answers are signed because of this"));
+                faults.push(
+                    Diagnostic::at(place.as_ref(), text).also(online, "answers are signed because of this"),
+                );
             }
         }
         if self.algorithm.is_rsa() {
             let text = "`online` does not go together with an RSA algorithm, whose signatures take too long";
             let fault = Diagnostic::at(self.algorithm.place.as_ref(), text.to_owned());
             faults.push(
-                fault.also(online, "answers are signed because of this").hint("use ecdsap256sha256 or ed25519"),
+                fault
+                    .also(online, "answers are signed because of this")
+                    .hint("use ecdsap256sha256 or ed25519"),
             );
         }
     }

@@ -1,6 +1,6 @@
 //! NSEC records that are made for one answer: type bitmaps (RFC 4034 §4.1.2), and the names right before and
-//! after a name in canonical order (RFC 4034 §6.1, RFC 4471), between which such a record leaves no other name
-//! of the zone.
+//! after a name in canonical order (RFC 4034 §6.1, RFC 4471), between which such a record leaves no other
+//! name of the zone.
 //!
 //! Names are absolute predecessors and successors: no name fits between them and the name that they are made
 //! from, so the zone's own names need not be read.
@@ -39,7 +39,7 @@ pub fn record(next: LowerName<'_>, types: &[Type]) -> Vec<u8> {
 /// after all names below it if that is too long.
 pub fn successor(name: LowerName<'_>, apex: LowerName<'_>) -> Vec<u8> {
     match name.len() + 2 <= MAX_NAME {
-        true => [&[1, 0], name.as_wire()].concat(),
+        true => [&[1, 0][..], name.as_wire()].concat(),
         false => after_below(name, apex),
     }
 }
@@ -96,7 +96,7 @@ fn label_of<'n>(name: LowerName<'n>, parent: LowerName<'_>) -> &'n [u8] {
 }
 
 fn joined(label: &[u8], parent: &[u8]) -> Vec<u8> {
-    [&[label.len() as u8], label, parent].concat()
+    [&[label.len() as u8][..], label, parent].concat()
 }
 
 #[cfg(test)]
@@ -162,7 +162,8 @@ mod tests {
             assert_eq!((order(name, &next), order(&next, &after)), (Ordering::Less, Ordering::Less));
             for other in names.iter().filter(|other| *other != name) {
                 let is_below = lower(other).as_name().is_at_or_below(lower(name).as_name());
-                let is_between = order(&before, other) == Ordering::Less && order(other, &after) == Ordering::Less;
+                let is_between =
+                    order(&before, other) == Ordering::Less && order(other, &after) == Ordering::Less;
                 assert_eq!(is_between, is_below, "{name:?} {other:?}");
             }
         }

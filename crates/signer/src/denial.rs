@@ -20,7 +20,8 @@ pub enum DenialMethod {
     Nsec,
     /// By NSEC3.
     Nsec3(Nsec3Settings),
-    /// By NSEC records that are made for each answer: the zone has no chain, and signatures at its apex alone.
+    /// By NSEC records that are made for each answer: the zone has no chain, and signatures at its apex
+    /// alone.
     Online(OnlineDenial),
 }
 

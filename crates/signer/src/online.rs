@@ -1,11 +1,11 @@
 //! [`OnlineSigner`]: signatures of answers, made when they are asked for, and cached.
 //!
-//! A cached signature is found by a digest of the RRset and of the keys: an RRset that a new version of the zone
-//! has changed, or new keys, never find a signature of before. A signature is made anew once it would have to be
-//! renewed in a zone that is signed beforehand.
+//! A cached signature is found by a digest of the RRset and of the keys: an RRset that a new version of the
+//! zone has changed, or new keys, never find a signature of before. A signature is made anew once it would
+//! have to be renewed in a zone that is signed beforehand.
 //!
-//! Anyone can ask for any number of names that do not exist, each of which needs a signature. Their signatures
-//! are cached apart from those of the zone's own names, and may use three quarters of the limit.
+//! Anyone can ask for any number of names that do not exist, each of which needs a signature. Their
+//! signatures are cached apart from those of the zone's own names, and may use three quarters of the limit.
 //!
 //! | file | holds |
 //! |---|---|
@@ -114,7 +114,9 @@ impl OnlineSigner {
         self.counts.evicted.fetch_add(self.cache.set_bytes(policy.online_cache), Relaxed);
         let is_same_key = |(a, b): (&Arc<ZoneKey>, &Arc<ZoneKey>)| a.dnskey() == b.dnskey();
         let has_keys = |active: &&Arc<Active>| {
-            active.times == times && active.keys.len() == keys.len() && active.keys.iter().zip(&keys).all(is_same_key)
+            active.times == times
+                && active.keys.len() == keys.len()
+                && active.keys.iter().zip(&keys).all(is_same_key)
         };
         let same = before.as_ref().filter(has_keys);
         if same.is_some_and(|active| active.denial == denial) {
@@ -202,8 +204,8 @@ fn cost(algorithm: SigAlgorithm) -> u32 {
     }
 }
 
-/// Returns a digest of an RRset and the number of the keys that sign it. Clients choose owners, so that it must
-/// not have collisions that can be found.
+/// Returns a digest of an RRset and the number of the keys that sign it. Clients choose owners, so that it
+/// must not have collisions that can be found.
 fn digest_of(set: &AnswerSet<'_>, number: u64) -> [u8; 16] {
     let mut context = Context::new(&SHA256);
     context.update(&number.to_be_bytes());

@@ -345,8 +345,8 @@ pub(crate) fn is_signed_data(node: &Node<'_>, rtype: Type) -> bool {
     is_visible(node) && is_data(rtype) && (!is_cut(node) || rtype == Type::DS)
 }
 
-/// Whether RRsets of this type are signed at a name, as data, before they are asked for: of a zone that is signed
-/// while answering, those of the apex.
+/// Whether RRsets of this type are signed at a name, as data, before they are asked for: of a zone that is
+/// signed while answering, those of the apex.
 pub(crate) fn is_signed_before(policy: &SigningPolicy, node: &Node<'_>, rtype: Type) -> bool {
     let is_online = matches!(policy.denial, DenialMethod::Online(_));
     is_signed_data(node, rtype) && (!is_online || node.flags().contains(NodeFlags::APEX))

@@ -105,8 +105,9 @@ fn of_list<'c, T>(
     (key, list.value.is_some(), names_any, list.place.as_ref())
 }
 
-/// Reports other servers of a zone whose answers are signed: there is no copy that they could answer from, or that
-/// could come from them. `own` are the keys of a zone or a template, `template` those of the zone's template.
+/// Reports other servers of a zone whose answers are signed: there is no copy that they could answer from, or
+/// that could come from them. `own` are the keys of a zone or a template, `template` those of the zone's
+/// template.
 fn check_online(
     own: &OthersOf<'_>,
     template: Option<&OthersOf<'_>>,
@@ -121,7 +122,8 @@ fn check_online(
     let is_own_policy = own.signing.policy.is_some() || template.is_none();
     for (at, (key, is_set, names_any, of_key)) in own.keys.iter().enumerate() {
         let of_template = template.map(|of| of.keys[at]).filter(|_| !is_set);
-        let (names_any, of_key) = of_template.map_or((*names_any, *of_key), |(_, _, any, place)| (any, place));
+        let (names_any, of_key) =
+            of_template.map_or((*names_any, *of_key), |(_, _, any, place)| (any, place));
         if !names_any || !(is_own_policy || *is_set) {
             continue;
         }

@@ -16,9 +16,9 @@ use crate::parts::ServerParts;
 use crate::protocol::AcceptedVersion;
 use config::table::value::quote;
 use config::zone_name::zone_name;
+use wording::did_you_mean;
 use zone::Zone;
 use zone::catalog::OnlineDenial;
-use wording::did_you_mean;
 use zone_manager::changes::{Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
 use zone_manager::dump::dump_lines;
 use zone_manager::managed::examination::FlawText;
@@ -100,7 +100,11 @@ fn standing(parts: &ServerParts, state: &ZoneStatus) -> Standing {
 }
 
 /// Returns how the answers of a zone deny names and types, if they are signed while answering.
-fn online_denial(zone: Option<&Arc<Zone>>, changes: Option<&Changes>, apex: &ZoneName) -> Option<&'static str> {
+fn online_denial(
+    zone: Option<&Arc<Zone>>,
+    changes: Option<&Changes>,
+    apex: &ZoneName,
+) -> Option<&'static str> {
     let status = zone.filter(|zone| zone.is_chainless()).and_then(|_| changes?.signing(apex))?;
     status.online.map(OnlineDenial::word)
 }

@@ -1,5 +1,5 @@
-//! Zones whose answers are signed when they are asked for (`online` of a policy): other validators accept them, also
-//! after changes, restarts and rollovers; and operators see what is signed.
+//! Zones whose answers are signed when they are asked for (`online` of a policy): other validators accept
+//! them, also after changes, restarts and rollovers; and operators see what is signed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -65,7 +65,8 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Starts a server that signs answers of `example.`, with these keys of the policy, of the zone, and more sections.
+/// Starts a server that signs answers of `example.`, with these keys of the policy, of the zone, and more
+/// sections.
 fn start_in(folder: TempDir, of_policy: &str, keys: &str, more: &str) -> Server {
     let config = format!("{}{}{more}", policy("fast", of_policy), block("example", "fast", keys));
     Server::start_in(folder, STATE, &config)
@@ -290,7 +291,9 @@ fn names_that_clients_choose_are_limited() {
 #[test]
 fn such_a_zone_is_not_transferred() {
     let server = start_in(folder(), "signature-jitter = \"0s\"\n", "", "");
-    eventually("it is signed", &server, || server.ctl_json(&["zone", "status", "example"])["denial"] == "NSEC");
+    eventually("it is signed", &server, || {
+        server.ctl_json(&["zone", "status", "example"])["denial"] == "NSEC"
+    });
     server.reconfigure("signature-jitter = \"0s\"\n", "online = \"compact\"\n");
     server.reconfigure("file = \"example.zone\"\n", "file = \"example.zone\"\nallow-transfer = [\"any\"]\n");
     let refused = text(&server.ctl(&["reload"]).stderr);

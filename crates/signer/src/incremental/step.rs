@@ -218,7 +218,8 @@ impl Names<'_> {
 
     /// Makes the signatures of `all` names.
     fn without_chain(&mut self, all: &BTreeSet<&NameBuf>) {
-        for node in all.iter().filter_map(|name| self.next.find_name(name.as_name())) {
+        let next = self.next;
+        for node in all.iter().filter_map(|name| next.find_name(name.as_name())) {
             self.data(node);
         }
     }

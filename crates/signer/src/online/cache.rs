@@ -75,7 +75,11 @@ fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 
 impl SignatureCache {
     pub(super) fn new() -> SignatureCache {
-        SignatureCache { of_zone: Default::default(), of_others: Default::default(), most: AtomicUsize::new(0) }
+        SignatureCache {
+            of_zone: Default::default(),
+            of_others: Default::default(),
+            most: AtomicUsize::new(0),
+        }
     }
 
     /// Sets the most bytes; returns how many signatures were evicted.
@@ -119,7 +123,13 @@ impl SignatureCache {
     }
 
     /// Adds signatures that are to be made anew at `until`; returns how many others were evicted.
-    pub(super) fn put(&self, key: Key, is_of_zone: bool, signatures: AnswerSignatures, until: UnixTime) -> u64 {
+    pub(super) fn put(
+        &self,
+        key: Key,
+        is_of_zone: bool,
+        signatures: AnswerSignatures,
+        until: UnixTime,
+    ) -> u64 {
         let most = self.generation(is_of_zone);
         locked(self.shard(&key, is_of_zone)).put(key, Cached { signatures, until }, most)
     }

@@ -8,8 +8,8 @@ const SAVED: u64 = 1_000_000_000;
 /// What names that clients choose may use of that.
 const FOR_OTHERS: u64 = SAVED / 4 * 3;
 
-/// A limit that all workers share, without a lock. `used_until` is the time until which all that was signed so
-/// far has used the limit; it may be up to a second ahead.
+/// A limit that all workers share, without a lock. `used_until` is the time until which all that was signed
+/// so far has used the limit; it may be up to a second ahead.
 pub(super) struct SignatureLimit {
     began: Instant,
     per_second: AtomicU32,

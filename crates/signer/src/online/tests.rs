@@ -96,7 +96,10 @@ fn a_signature_is_made_anew_before_it_expires() {
     assert!(renewed > expiration);
     // Jitter: not all expire together.
     let other = sign(&signer, "b.example.", 1).expect("signed");
-    assert_ne!(Rrsig::read(&other[0]).expect("RRSIG").expiration, Rrsig::read(&again[0]).expect("RRSIG").expiration);
+    assert_ne!(
+        Rrsig::read(&other[0]).expect("RRSIG").expiration,
+        Rrsig::read(&again[0]).expect("RRSIG").expiration
+    );
 }
 
 #[test]
@@ -111,7 +114,10 @@ fn other_keys_make_all_signatures_anew() {
     assert_eq!(sign(&signer, "a.example.", 1).expect("signed").len(), 2, "each key signs");
     // The version in service may need it still.
     signer.set(&first, &DnssecPolicy::default());
-    assert_eq!((signer.denial(), sign(&signer, "a.example.", 1).expect("signed").len()), (OnlineDenial::Minimal, 1));
+    assert_eq!(
+        (signer.denial(), sign(&signer, "a.example.", 1).expect("signed").len()),
+        (OnlineDenial::Minimal, 1)
+    );
     signer.clear();
     assert_eq!(sign(&signer, "a.example.", 1).err(), Some(AnswerUnsigned::NoKeys));
     assert_eq!(signer.cached_bytes(), 0);

@@ -1,5 +1,5 @@
-//! Answers of random zones that are signed while answering: each validates, and says what the same zone says to a
-//! client without DNSSEC.
+//! Answers of random zones that are signed while answering: each validates, and says what the same zone says
+//! to a client without DNSSEC.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,7 +109,8 @@ impl World {
         };
         let signing = Signing { keys: &keys, policy: &signing_policy, threads: 1 };
         let after = Serial(zone.serial().0.wrapping_add(1));
-        let signed = refresh(zone, &signing, after, NOW, None, 1000).expect("signed").step.expect("a version");
+        let signed =
+            refresh(zone, &signing, after, NOW, None, 1000).expect("signed").step.expect("a version");
         assert!(signed.zone.is_chainless() && !signed.zone.is_signed());
         let again = refresh(&signed.zone, &signing, Serial(after.0 + 1), NOW, None, 1000).expect("looked at");
         assert!(again.step.is_none() && again.earliest.is_some(), "nothing is left to sign");
@@ -126,7 +127,13 @@ impl World {
         World { catalog, apex: apex.to_buf(), anchors, signer, received: Instant::now() }
     }
 
-    fn ask(&self, asked: Name<'_>, qtype: Type, dnssec_ok: bool, compact_ok: bool) -> Result<Reply, Unanswered> {
+    fn ask(
+        &self,
+        asked: Name<'_>,
+        qtype: Type,
+        dnssec_ok: bool,
+        compact_ok: bool,
+    ) -> Result<Reply, Unanswered> {
         let (key, mut qname) = (key(), HashedName::new());
         qname.set(&key, asked);
         let mut location =
@@ -199,7 +206,8 @@ impl World {
         let expected = if is_compact { Rcode::NOERROR } else { plain.rcode };
         assert_eq!(signed.rcode, expected, "{asked} {qtype}");
         let known = self.response(asked, qtype, true, true);
-        let is_answered = qtype == Type::NSEC && !known.sets.is_empty() && known.sets[0].section == Section::Answer;
+        let is_answered =
+            qtype == Type::NSEC && !known.sets.is_empty() && known.sets[0].section == Section::Answer;
         if !is_answered {
             assert_eq!(known.rcode, plain.rcode, "{asked} {qtype} with CO");
         }
@@ -351,14 +359,19 @@ fn compact_denials_are_those_of_rfc_9824() {
     assert_eq!(nothing.rcode, Rcode::NOERROR);
     expect(&asked("www.example.", Type::MX), &[("www.example.", "\\000.www.example.", "A RRSIG NSEC")]);
     expect(&asked("b.c.example.", Type::A), &[("b.c.example.", "\\000.b.c.example.", "RRSIG NSEC")]);
-    expect(&asked("x.insec.example.", Type::A), &[("insec.example.", "\\000.insec.example.", "NS RRSIG NSEC")]);
-    expect(&asked("x.wild.example.", Type::A), &[("x.wild.example.", "\\000.x.wild.example.", "TXT RRSIG NSEC")]);
+    expect(
+        &asked("x.insec.example.", Type::A),
+        &[("insec.example.", "\\000.insec.example.", "NS RRSIG NSEC")],
+    );
+    expect(
+        &asked("x.wild.example.", Type::A),
+        &[("x.wild.example.", "\\000.x.wild.example.", "TXT RRSIG NSEC")],
+    );
     expect(&asked("x.wild.example.", Type::TXT), &[]);
-    expect(&asked("nothing.example.", Type::NSEC), &[(
-        "nothing.example.",
-        "\\000.nothing.example.",
-        "RRSIG NSEC NXNAME",
-    )]);
+    expect(
+        &asked("nothing.example.", Type::NSEC),
+        &[("nothing.example.", "\\000.nothing.example.", "RRSIG NSEC NXNAME")],
+    );
 }
 
 #[test]

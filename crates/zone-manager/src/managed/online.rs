@@ -1,6 +1,6 @@
-//! [`OnlineSigners`]: what signs the answers of the zones whose policy has `online`. The thread that maintains a
-//! zone sets the keys; the publishing thread gives the signer to the zone's entry before the first version that
-//! needs it goes into service.
+//! [`OnlineSigners`]: what signs the answers of the zones whose policy has `online`. The thread that
+//! maintains a zone sets the keys; the publishing thread gives the signer to the zone's entry before the
+//! first version that needs it goes into service.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,8 +37,8 @@ pub struct OnlineTotals {
 }
 
 impl OnlineSigners {
-    /// Takes the policies of all zones. A zone keeps its signer under another policy: the version in service may
-    /// need it. A zone that is no longer signed here loses the keys of its signer.
+    /// Takes the policies of all zones. A zone keeps its signer under another policy: the version in service
+    /// may need it. A zone that is no longer signed here loses the keys of its signer.
     pub(crate) fn adopt(&self, rules: &UpdateRules) {
         for (apex, updates) in rules.iter() {
             let denial = updates.signing.as_ref().map(|signing| &signing.policy.denial);

@@ -3,8 +3,8 @@
 
 use std::fmt;
 use std::num::NonZeroU8;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use wire::{LowerName, NameHash, UnixTime};
 
@@ -38,7 +38,7 @@ struct Lasting {
     /// Whether the zone is one of a view.
     in_view: bool,
     /// What signs the answers, if the zone is signed while answering.
-    signer: OnceLock<Box<Arc<dyn AnswerSigner>>>,
+    signer: OnceLock<Arc<dyn AnswerSigner>>,
 }
 
 /// A name in wire form, inside the entry if it is short enough.
@@ -146,13 +146,13 @@ impl ZoneEntry {
 
     /// Returns what signs the answers of the zone; `None` if they are as in the snapshot.
     pub fn signer(&self) -> Option<&Arc<dyn AnswerSigner>> {
-        self.lasting.signer.get().map(AsRef::as_ref)
+        self.lasting.signer.get()
     }
 
     /// Sets what signs the answers of the zone, in this and all later catalogs that have the zone. Only the
     /// first call has an effect: a zone has one such signer for all its keys.
     pub fn set_signer(&self, signer: Arc<dyn AnswerSigner>) {
-        let _ = self.lasting.signer.set(Box::new(signer));
+        let _ = self.lasting.signer.set(signer);
     }
 
     /// Returns the bytes of memory beyond the cache line, without the snapshot's.

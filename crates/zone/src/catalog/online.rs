@@ -1,5 +1,5 @@
-//! [`AnswerSigner`]: what makes the signatures of a zone that is signed while answering. The implementation has
-//! the keys; callers have RRsets.
+//! [`AnswerSigner`]: what makes the signatures of a zone that is signed while answering. The implementation
+//! has the keys; callers have RRsets.
 
 use std::fmt;
 use std::sync::Arc;

@@ -200,8 +200,8 @@ impl Zone {
         self.signed
     }
 
-    /// Whether the SOA is signed, and there is neither an NSEC nor an NSEC3 chain: so is a zone that is signed
-    /// while answering.
+    /// Whether the SOA is signed, and there is neither an NSEC nor an NSEC3 chain: so is a zone that is
+    /// signed while answering.
     #[inline]
     pub fn is_chainless(&self) -> bool {
         self.chainless
