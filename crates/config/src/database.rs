@@ -223,7 +223,8 @@ pub(super) fn check(
         }
         let policy = effective(&template.signing, None).and_then(|(name, _)| policies.get(name));
         if let Some(online) = policy.map(|policy| &policy.online).filter(|online| online.is_some()) {
-            let message = "zones of a database are signed beforehand: `online` of their policy is not possible";
+            let message =
+                "zones of a database are signed beforehand: `online` of their policy is not possible";
             let fault = Diagnostic::at(online.place.as_ref(), message);
             faults.push(fault.also(database.template.place.as_ref(), "their template"));
         }
