@@ -56,9 +56,6 @@ pub(super) fn no_such_zone(table: &ZoneTable, apex: &ZoneName) -> CommandFault {
 pub(super) fn list(parts: &ServerParts, only_failed: bool) -> Value {
     let mut states = parts.table.all();
     states.retain(|state| !only_failed || state.word() != "ok");
-    let changes = parts.changes.as_deref();
-    let is_online =
-        |state: &ZoneStatus| online_denial(state.zone.as_ref(), changes, &state.spec.apex).is_some();
     states.sort_by(|a, b| (a.spec.name(), a.spec.apex.view()).cmp(&(b.spec.name(), b.spec.apex.view())));
     let rows = states.iter().map(|state| {
         let mut row = json!({
@@ -66,7 +63,7 @@ pub(super) fn list(parts: &ServerParts, only_failed: bool) -> Value {
             "state": state.word(),
             "serial": state.zone.as_ref().map(|z| z.serial().0),
             "records": state.zone.as_ref().map(|z| z.record_count()),
-            "signed": state.zone.as_ref().map(|z| z.is_signed() || is_online(state)),
+            "signed": state.zone.as_ref().map(|_| state.is_signed()),
         });
         if let Some(view) = state.spec.apex.view() {
             row["view"] = view.into();
@@ -144,7 +141,7 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
         "names": zone.map(|z| z.node_count()),
         "memory_bytes": zone.map(|z| z.memory()),
         "negative_ttl": zone.map(|z| z.negative_ttl().as_secs()),
-        "signed": zone.map(|z| z.is_signed() || online.is_some()),
+        "signed": zone.map(|_| state.is_signed()),
         "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }).or(online),
         "warnings": state.warnings,
         "fault": fault,
