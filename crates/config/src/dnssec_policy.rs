@@ -87,7 +87,7 @@ keys! {
         live "online" online: Option<OnlineDenial> = None, example "compact";
         /// Most signatures a second that answers of each zone get with `online`. Names that are not in the
         /// zone get three quarters of them at most. Queries beyond the limit get SERVFAIL. A signature of
-        /// `ecdsap256sha256` takes about 25 µs of CPU time.
+        /// `ecdsap256sha256` takes about 20 µs of CPU time.
         live "online-signatures-per-second" online_rate: Int<u32, 1, 10_000_000> = Int(10_000), example 2_000;
         /// Memory for signatures that answers of each zone have got with `online`; a quarter of it is for
         /// names that are not in the zone. A signature takes about 250 bytes.

@@ -40,7 +40,7 @@ pub(super) fn check_zone(
         faults,
     );
     faults.extend(check_iterations(zone, template, shared));
-    let of_template = template.map(|template| OthersOf::template(template));
+    let of_template = template.map(OthersOf::template);
     check_online(&OthersOf::zone(zone), of_template.as_ref(), shared, faults);
     let servers = &zone.signing.parental_servers;
     if servers.is_some() && effective(&zone.signing, template.map(|template| &template.signing)).is_none() {
