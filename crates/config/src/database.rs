@@ -290,7 +290,7 @@ mod tests {
     fn answers_of_a_database_are_not_signed() {
         let text = "[server]\nstate-dir = \"s\"\n[database]\nurl = \"postgres://a@b/c\"\ntemplate = \"t\"\n\
             [template.t]\ndnssec-policy = \"own\"\n[dnssec-policy.own]\nonline = \"compact\"\n";
-        let rejected = read_text("test", text.to_owned(), Path::new("/")).err().expect("a fault");
+        let rejected = read_text("test", text.to_owned(), Path::new("/")).expect_err("a fault");
         let faults: Vec<String> = rejected.faults.iter().map(|fault| fault.message.clone()).collect();
         assert!(faults.len() == 1 && faults[0].contains("`online` of their policy"), "{faults:?}");
     }

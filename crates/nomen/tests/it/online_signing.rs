@@ -187,8 +187,9 @@ fn a_policy_can_be_changed_in_both_directions() {
         eventually(&format!("denial {wanted}"), &server, || {
             server.ctl_json(&["zone", "status", "example"])["denial"] == wanted
         });
-        for (name, qtype, is_negative) in QUESTIONS {
-            delv(&server, name, qtype, is_negative);
+        // Names have no NSEC records with NSEC3.
+        for (name, qtype, is_negative) in QUESTIONS.iter().filter(|(_, qtype, _)| *qtype != "NSEC") {
+            delv(&server, name, qtype, *is_negative);
         }
     };
     denial("NSEC");

@@ -92,7 +92,12 @@ fn usable(apex: Name<'_>, records: Vec<ModelRecord>) -> Vec<ModelRecord> {
         match record.rtype {
             Type::SOA => is_apex && singles.insert((record.owner, record.rtype)),
             Type::CNAME => is_alone() && singles.insert((record.owner, record.rtype)),
-            Type::DNAME => singles.insert((record.owner, record.rtype)),
+            // One that leads below itself never ends.
+            Type::DNAME => {
+                let target = Name::from_wire(&record.rdata).expect("a name");
+                let is_below = target.is_at_or_below(record.owner.as_name());
+                !is_below && singles.insert((record.owner, record.rtype))
+            }
             Type::DS | Type::CDS | Type::CDNSKEY => !is_apex && has(Type::NS),
             _ => true,
         }
@@ -296,7 +301,7 @@ fn policy(denial: OnlineDenial) -> DnssecPolicy {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn every_answer_validates(bytes in prop::collection::vec(any::<u8>(), 0..400), is_compact in any::<bool>()) {
