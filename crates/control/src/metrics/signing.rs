@@ -28,9 +28,6 @@ impl Figures for SigningFigures {
             let help = "Checks of delegations that were asked for, by NOTIFY or an operator, and wait";
             out.gauge("delegation_checks_waiting", help, delegations.waiting() as u64)?;
         }
-        if let Some(totals) = self.changes.online_totals() {
-            of_answers(totals, out)?;
-        }
         let all = self.changes.all_signing();
         if all.is_empty() {
             return Ok(());
@@ -63,6 +60,9 @@ impl Figures for SigningFigures {
         out.counter("signing_signatures", "Signatures made", made)?;
         if let Some(parents) = self.changes.parents() {
             parental(parents.counts(), out)?;
+        }
+        if let Some(totals) = self.changes.online_totals() {
+            of_answers(totals, out)?;
         }
         if self.in_force.settings().counts_per_zone() { each_zone(&all, out) } else { Ok(()) }
     }
