@@ -1,7 +1,7 @@
 //! [`OnlineSigner`]: signatures of answers, made when they are asked for, and cached.
 //!
 //! A cached signature is found by a digest of the RRset and of the keys: an RRset that a new version of the
-//! zone has changed, or new keys, never find a signature of before. A signature is made anew once it would
+//! zone has changed, or new keys, never find a signature of before. A signature is made again once it would
 //! have to be renewed in a zone that is signed beforehand.
 //!
 //! Anyone can ask for any number of names that do not exist, each of which needs a signature. Their
@@ -50,7 +50,7 @@ pub struct OnlineCounts {
     pub refused: AtomicU64,
 }
 
-/// When the signatures of answers are valid, and when they are made anew.
+/// When the signatures of answers are valid, and when they are renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Times {
     validity: Duration,
@@ -151,7 +151,7 @@ impl OnlineSigner {
         self.active.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes the signatures of an RRset, and returns when they are to be made anew.
+    /// Makes the signatures of an RRset, and returns when they are to be renewed.
     fn make(
         &self,
         active: &Active,

@@ -104,7 +104,7 @@ impl SignatureCache {
         &shards[usize::from(key[0]) % SHARDS]
     }
 
-    /// Returns signatures that are not to be made anew at `now`.
+    /// Returns signatures that are not to be renewed at `now`.
     pub(super) fn get(&self, key: &Key, is_of_zone: bool, now: UnixTime) -> Option<AnswerSignatures> {
         let mut shard = locked(self.shard(key, is_of_zone));
         let is_old = !shard.young.contains_key(key);
@@ -122,7 +122,7 @@ impl SignatureCache {
         Some(signatures)
     }
 
-    /// Adds signatures that are to be made anew at `until`; returns how many others were evicted.
+    /// Adds signatures that are to be renewed at `until`; returns how many others were evicted.
     pub(super) fn put(
         &self,
         key: Key,

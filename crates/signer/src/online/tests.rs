@@ -1,4 +1,4 @@
-//! What is signed verifies, is cached until it is due, and is made anew for other keys or other records.
+//! What is signed verifies, is cached until it is due, and is made again for other keys or other records.
 
 use std::cell::Cell;
 
