@@ -4,7 +4,7 @@
 //! zone has changed, or new keys, never find a signature of before. A signature is made again once it would
 //! have to be renewed in a zone that is signed beforehand.
 //!
-//! Anyone can ask for any number of names that do not exist, each of which needs a signature. Their
+//! Clients can ask for any number of names that do not exist, each of which needs a signature. Their
 //! signatures are cached apart from those of the zone's own names, and may use three quarters of the limit.
 //!
 //! | file | holds |

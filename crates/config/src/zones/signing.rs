@@ -189,6 +189,42 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_whose_answers_are_signed_has_no_other_servers() {
+        for (text, expected) in [
+            (
+                format!(
+                    "[dnssec-policy.own]\nonline = \"compact\"\n{ZONE}file = \"f\"\ndnssec-policy = \"own\"\n\
+                    allow-transfer = [\"192.0.2.1\"]\n"
+                ),
+                &["`allow-transfer` is not possible with `online` of policy `own`: secondaries cannot sign"],
+            ),
+            (
+                format!(
+                    "[dnssec-policy.own]\nonline = \"minimal\"\n{ZONE}primaries = [\"192.0.2.1\"]\n\
+                    dnssec-policy = \"own\"\n"
+                ),
+                &["`primaries` is not possible with `online` of policy `own`"],
+            ),
+            (
+                format!(
+                    "[dnssec-policy.own]\nonline = \"compact\"\n[template.t]\nfile = \"f\"\n\
+                    notify = [\"192.0.2.1\"]\n{ZONE}template = \"t\"\ndnssec-policy = \"own\"\n"
+                ),
+                &["`notify` is not possible with `online` of policy `own`"],
+            ),
+        ] {
+            let fault = read(&text).expect_err(expected[0]);
+            assert!(
+                fault.contains(expected[0]) && fault.contains("answers are signed because of this"),
+                "{fault}"
+            );
+        }
+        let empty = "[dnssec-policy.own]\nonline = \"compact\"\n[template.t]\nfile = \"f\"\nallow-transfer = [\"any\"]\n";
+        let own = "template = \"t\"\nallow-transfer = []\ndnssec-policy = \"own\"\n";
+        assert!(read(&format!("{empty}{ZONE}{own}")).is_ok(), "the zone's own list has no client");
+    }
+
+    #[test]
     fn what_a_policy_cannot_apply_to_is_reported() {
         for (text, expected) in [
             (
@@ -224,27 +260,6 @@ mod tests {
                     dnssec-policy = \"own\"\nnsec3-max-iterations = 4\n"
                 ),
                 &["policy `own` has 5 iterations of NSEC3", "zone a.example. may have 4"],
-            ),
-            (
-                format!(
-                    "[dnssec-policy.own]\nonline = \"compact\"\n{ZONE}file = \"f\"\ndnssec-policy = \"own\"\n\
-                    allow-transfer = [\"192.0.2.1\"]\n"
-                ),
-                &["`allow-transfer` is not possible with `online` of policy `own`: secondaries cannot sign"],
-            ),
-            (
-                format!(
-                    "[dnssec-policy.own]\nonline = \"minimal\"\n{ZONE}primaries = [\"192.0.2.1\"]\n\
-                    dnssec-policy = \"own\"\n"
-                ),
-                &["`primaries` is not possible with `online` of policy `own`"],
-            ),
-            (
-                format!(
-                    "[dnssec-policy.own]\nonline = \"compact\"\n[template.t]\nfile = \"f\"\n\
-                    notify = [\"192.0.2.1\"]\n{ZONE}template = \"t\"\ndnssec-policy = \"own\"\n"
-                ),
-                &["`notify` is not possible with `online` of policy `own`"],
             ),
             (
                 format!("{ZONE}file = \"f\"\ndnssec-policy = \"default\"\nwrite-file-every = \"1h\"\n"),
