@@ -219,9 +219,6 @@ mod tests {
                 "{fault}"
             );
         }
-        let empty = "[dnssec-policy.own]\nonline = \"compact\"\n[template.t]\nfile = \"f\"\nallow-transfer = [\"any\"]\n";
-        let own = "template = \"t\"\nallow-transfer = []\ndnssec-policy = \"own\"\n";
-        assert!(read(&format!("{empty}{ZONE}{own}")).is_ok(), "the zone's own list has no client");
     }
 
     #[test]

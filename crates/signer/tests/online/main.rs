@@ -304,7 +304,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn every_answer_validates(bytes in prop::collection::vec(any::<u8>(), 0..400), is_compact in any::<bool>()) {
+    fn every_answer_validates(bytes in prop::collection::vec(any::<u8>(), 0..160), is_compact in any::<bool>()) {
         let (apex, records) = testkit::zones::zones(&mut Choices::new(&bytes)).swap_remove(0);
         let records = usable(apex.as_name(), records);
         let denial = if is_compact { OnlineDenial::Compact } else { OnlineDenial::Minimal };
