@@ -82,7 +82,8 @@ impl ZoneStatus {
     /// All values of [`word`](Self::word).
     pub const WORDS: [&'static str; 5] = ["ok", "old", "failed", "empty", "expired"];
 
-    /// Whether answers can carry signatures and proofs: those of the version in service, or ones that are made.
+    /// Whether answers can carry signatures and proofs: those of the version in service, or ones that are
+    /// made.
     pub fn is_signed(&self) -> bool {
         let is_signed = |zone: &Arc<Zone>| zone.is_signed() || self.spec.signed && zone.is_chainless();
         self.zone.as_ref().is_some_and(is_signed)
