@@ -7,12 +7,14 @@ use wire::rdata::MAX_RDATA;
 use zone::store::Zone;
 
 use crate::ask::Ask;
+use crate::chain::Chase;
 use crate::here::Here;
 use crate::locate::AnswerLocation;
 use crate::lookup::zone_for;
 use crate::memo::Memo;
 use crate::reply::Reply;
-use crate::respond::{self, Chase};
+use crate::respond;
+use crate::unanswered::Unanswered;
 
 /// Buffers that answering reuses from one query to the next.
 pub struct Scratch {
@@ -47,18 +49,6 @@ impl Scratch {
     }
 }
 
-/// The reason why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unanswered {
-    /// The zone is not loaded.
-    NotLoaded,
-    /// A zone delegates the name, and [`Ask::resolves`](crate::Ask::resolves) returns true.
-    Delegated,
-    /// The denial needs more hashing than [`HashingLimit`](crate::HashingLimit) allows at present. The
-    /// sections do not hold an answer.
-    Hashing,
-}
-
 /// Writes the answer into `b`, which already holds the question, from the zone of `location`, which belongs
 /// to the same query and catalog. If required records do not fit, sets TC, and the sections must be
 /// discarded.
@@ -78,6 +68,9 @@ pub fn answer<'a, 's>(
     let done = resolve(ask, zone, location, &mut reply, chain);
     let done = done.and_then(|end| reply.proofs().map(|()| end));
     if done.is_err() {
+        if let Some(why) = reply.refused() {
+            return Err(why);
+        }
         reply.truncate();
     }
     if memo.ran_short() {

@@ -10,7 +10,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::rdata::view::{Rrsig, SigAlgorithm};
 use wire::text::write_time;
 use wire::{Name, NameBuf, Serial, Ttl, Type};
-use zone::catalog::{Catalog, ZoneEntry};
+use zone::catalog::{Catalog, OnlineDenial, ZoneEntry};
 use zone::store::{Node, NodeFlags, Rdata, Zone};
 
 use crate::lookup::{self, LookupResult, zone_for};
@@ -67,6 +67,8 @@ pub enum StepKind {
         records: u64,
         /// Whether answers can carry proofs.
         signed: bool,
+        /// How answers deny names and types, if they are signed while answering.
+        online: Option<OnlineDenial>,
     },
     /// The name is in the zone, with these types; an empty non-terminal has none.
     Exists(Vec<Type>),
@@ -190,9 +192,12 @@ fn write_step(name: NameBuf, kind: &StepKind, f: &mut fmt::Formatter<'_>) -> fmt
             "`allow-query` of zone {name} does not allow the query: REFUSED, or the chain ends with the alias"
         ),
         StepKind::NotLoaded => write!(f, "zone {name} is not loaded: SERVFAIL"),
-        StepKind::Snapshot { serial, records, signed } => {
-            let signed = if *signed { "signed" } else { "not signed" };
-            write!(f, "snapshot: serial {serial}, {records} records, {signed}")
+        StepKind::Snapshot { serial, records, signed, online } => {
+            write!(f, "snapshot: serial {serial}, {records} records, ")?;
+            match online {
+                Some(denial) => write!(f, "signed while answering ({} denial)", denial.word()),
+                None => f.write_str(if *signed { "signed" } else { "not signed" }),
+            }
         }
         StepKind::Exists(types) if types.is_empty() => {
             write!(f, "{name} is in the zone: an empty non-terminal")
@@ -309,7 +314,9 @@ impl Asked<'_> {
             return None;
         };
         let (serial, records, signed) = (zone.serial(), zone.record_count(), zone.is_signed());
-        say(steps, apex, StepKind::Snapshot { serial, records, signed });
+        let signer = entry.signer().filter(|_| zone.is_chainless());
+        let online = signer.map(|signer| signer.denial());
+        say(steps, apex, StepKind::Snapshot { serial, records, signed, online });
         let parent_side = qtype == Type::DS && below > 0;
         let found = lookup::find(zone, self.key, hashed, below, parent_side);
         let next = self.found(zone, found, steps);

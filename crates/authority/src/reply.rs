@@ -19,6 +19,7 @@ use crate::here::Here;
 use crate::lookup::{self, LookupResult};
 use crate::memo::Memo;
 use crate::search;
+use crate::unanswered::Unanswered;
 
 /// Most denial records of one answer: chains of wildcards need the most.
 const MAX_PROOFS: usize = 12;
@@ -45,6 +46,8 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     hosts: Option<Few<NodeAddress, MAX_HOSTS>>,
     /// Whether the last name is delegated, and resolved for the client.
     delegated: bool,
+    /// Why there is no answer, if an RRset could not be signed.
+    refused: Option<Unanswered>,
 }
 
 /// A small set.
@@ -84,6 +87,11 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
+    /// Returns the offset of the owner's name.
+    pub(crate) fn owner(&self) -> Offset {
+        self.owner_at
+    }
+
     /// Returns the offset in the message of the name that is `name_at` bytes into the compiled RRset, if the
     /// compiled form was copied.
     #[inline]
@@ -110,6 +118,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             proofs: None,
             hosts: None,
             delegated: false,
+            refused: None,
         }
     }
 
@@ -145,6 +154,18 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     #[inline]
     pub(crate) fn is_delegated(&self) -> bool {
         self.delegated
+    }
+
+    /// Notes why there is no answer, and returns what ends it.
+    #[cold]
+    pub(crate) fn refuse(&mut self, why: Unanswered) -> Full {
+        self.refused = Some(why);
+        Full
+    }
+
+    /// Returns why there is no answer.
+    pub(crate) fn refused(&self) -> Option<Unanswered> {
+        self.refused
     }
 
     pub(crate) fn set_authoritative(&mut self) {
@@ -308,8 +329,20 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         ttl: Ttl,
         rdata: &[u8],
     ) -> Result<Offset, Full> {
+        self.put_extra(Section::Answer, Owner::At(owner_at), rtype, ttl, rdata)
+    }
+
+    /// Adds one record that is not in the zone. Returns the offset of its RDATA.
+    pub(crate) fn put_extra(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rtype: Type,
+        ttl: Ttl,
+        rdata: &[u8],
+    ) -> Result<Offset, Full> {
         self.learn_question();
-        self.b.record(Section::Answer, Owner::At(owner_at), rtype, Class::IN, ttl, rdata)
+        self.b.record(section, owner, rtype, Class::IN, ttl, rdata)
     }
 
     fn learn_question(&mut self) {

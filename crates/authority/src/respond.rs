@@ -1,30 +1,25 @@
 //! Writes the sections for the result of a lookup. One call is one step of a CNAME or DNAME chain.
 
-use wire::message::{Full, Offset, Section};
-use wire::{NameBuf, NameHash, Rcode, Type};
+use wire::message::{Full, Section};
+use wire::{NameBuf, Rcode, Type};
 use zone::store::{Node, RrSet};
 
 use crate::ask::Ask;
+use crate::chain::{Chase, Step};
 use crate::denial;
 use crate::here::Here;
+use crate::live;
 use crate::lookup::{self, LookupResult};
 use crate::reply::Reply;
-
-/// The continuation of a chain.
-pub(crate) struct Chase {
-    pub(crate) target: NameBuf,
-    /// The offset of the target in the message.
-    pub(crate) at: Offset,
-    /// The hash of the owner of the DNAME that led here, if one did: the record is in the message already.
-    /// Two zones never both answer below one name, so the hash identifies it.
-    pub(crate) dname: Option<NameHash>,
-}
-
-type Step = Result<Option<Chase>, Full>;
 
 /// Answers one name.
 #[inline]
 pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Step {
+    if here.zone.is_chainless()
+        && let Some(step) = live::step(ask, here, reply)
+    {
+        return step;
+    }
     let parent_side = ask.qtype == Type::DS && here.below > 0;
     let found = lookup::find(here.zone, ask.key, here.hashed, here.below, parent_side);
     if let LookupResult::Cut { node, skip } = found {

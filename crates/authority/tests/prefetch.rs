@@ -159,7 +159,20 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     let name = asked.as_name();
     let (qname, key, hashing) = (&qname, &key, HashingLimit::at(std::time::Instant::now()));
     let (dnssec_ok, resolves, may_enter, max_chain) = (true, &|| false, &|_: &ZoneEntry| true, 16);
-    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, may_enter, max_chain, hashing };
+    let compact_ok = false;
+    let ask = Ask {
+        name,
+        qname,
+        qtype,
+        dnssec_ok,
+        compact_ok,
+        catalog,
+        key,
+        resolves,
+        may_enter,
+        max_chain,
+        hashing,
+    };
     answer(&ask, &location, &mut b, &mut Scratch::new()).expect("a snapshot");
     assert_eq!(b.rcode().to_string(), rcode, "{asked} {qtype}");
     after("answer");

@@ -8,10 +8,11 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wording::{did_you_mean, reason};
 
+use super::dnssec_policy::DnssecPolicies;
 use super::machine::host_name;
 use super::report::Diagnostic;
 use super::server::ServerSection;
-use super::signing::policy_of;
+use super::signing::{effective, policy_of};
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Time, Value, Word, quote};
@@ -186,7 +187,7 @@ impl DatabaseSection {
 pub(super) fn check(
     database: Option<&At<DatabaseSection>>,
     server: &ServerSection,
-    templates: &Templates,
+    (templates, policies): (&Templates, &DnssecPolicies),
     faults: &mut Vec<Diagnostic>,
 ) {
     let Some(database) = database else { return };
@@ -219,6 +220,13 @@ pub(super) fn check(
             let fault = Diagnostic::at(template.signing.policy.place.as_ref(), message);
             let hint = "nomen reads these tables only; `schema = \"nomen\"` has zones that nomen signs";
             faults.push(fault.hint(hint).also(database.template.place.as_ref(), "their template"));
+        }
+        let policy = effective(&template.signing, None).and_then(|(name, _)| policies.get(name));
+        if let Some(online) = policy.map(|policy| &policy.online).filter(|online| online.is_some()) {
+            let message =
+                "zones of a database are signed beforehand: `online` of their policy is not possible";
+            let fault = Diagnostic::at(online.place.as_ref(), message);
+            faults.push(fault.also(database.template.place.as_ref(), "their template"));
         }
     } else {
         let message = format!("there is no template `{name}`");
@@ -276,6 +284,15 @@ mod tests {
             faults.len() == 1 && faults[0].contains("PowerDNS's tables are not signed here"),
             "{faults:?}"
         );
+    }
+
+    #[test]
+    fn answers_of_a_database_are_not_signed() {
+        let text = "[server]\nstate-dir = \"s\"\n[database]\nurl = \"postgres://a@b/c\"\ntemplate = \"t\"\n\
+            [template.t]\ndnssec-policy = \"own\"\n[dnssec-policy.own]\nonline = \"compact\"\n";
+        let rejected = read_text("test", text.to_owned(), Path::new("/")).expect_err("a fault");
+        let faults: Vec<String> = rejected.faults.iter().map(|fault| fault.message.clone()).collect();
+        assert!(faults.len() == 1 && faults[0].contains("`online` of their policy"), "{faults:?}");
     }
 
     #[test]

@@ -7,12 +7,13 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::DeValue;
 use wire::text::Hex;
+use zone::catalog::OnlineDenial;
 use zone::zonemd::ZonemdHash;
 
 use super::report::{ConfigPlace, Diagnostic};
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Int, Seconds, Value, Word, list, quote};
+use super::table::value::{Int, Seconds, Size, Value, Word, list, quote};
 
 /// Seconds of a day.
 const DAY: u32 = 86_400;
@@ -85,6 +86,20 @@ keys! {
         /// Salt of NSEC3 in hexadecimal, up to 255 bytes. RFC 9276 recommends none. Only with `nsec3`. Unset:
         /// none.
         live "nsec3-salt" nsec3_salt: Option<Nsec3Salt> = None, example "8d4557157d6ceb2e";
+        /// Sign answers when they are asked for, and the SOA and the other records of the zone's name
+        /// beforehand. `"compact"` denies a name by one NSEC record at the name, with NOERROR (RFC 9824);
+        /// `"minimal"` by two that cover it and its wildcard, with NXDOMAIN (RFC 4470). Neither can be used
+        /// to list the names of the zone. Such a zone has no secondaries and no `primaries`. Not with
+        /// `nsec3`, `zonemd`, `offline-ksk`, an RSA algorithm, or for zones of a database. Unset: the whole
+        /// zone is signed beforehand.
+        live "online" online: Option<OnlineDenial> = None, example "compact";
+        /// Most signatures a second that answers of each zone get with `online`. Names that are not in the
+        /// zone get three quarters of them at most. Queries beyond the limit get SERVFAIL. A signature of
+        /// `ecdsap256sha256` takes about 20 µs of CPU time.
+        live "online-signatures-per-second" online_rate: Int<u32, 1, 10_000_000> = Int(10_000), example 2_000;
+        /// Memory for signatures that answers of each zone have got with `online`; a quarter of it is for
+        /// names that are not in the zone. A signature takes about 250 bytes.
+        live "online-cache" online_cache: Size<65_536, 4_294_967_296> = Size(4 << 20), example "64MiB";
         /// Time from the creation of a signature to its expiration.
         live "signature-validity" validity: Seconds<60, 31_536_000> = Seconds(14 * DAY), example "28d";
         /// How long before its expiration a signature is renewed. Shorter than `signature-validity`. Longer
@@ -146,6 +161,10 @@ impl Word for PolicyAlgorithm {
         ("ecdsap384sha384", Self::Ecdsap384sha384),
         ("ed25519", Self::Ed25519),
     ];
+}
+
+impl Word for OnlineDenial {
+    const WORDS: &'static [(&'static str, Self)] = &[("compact", Self::Compact), ("minimal", Self::Minimal)];
 }
 
 impl PolicyAlgorithm {
@@ -300,6 +319,7 @@ impl DnssecPolicySection {
     fn check(&self, faults: &mut Vec<Diagnostic>) {
         self.check_without_effect(faults);
         self.check_offline(faults);
+        self.check_online(faults);
         let (validity, refresh, jitter) = (&self.validity, &self.refresh, &self.jitter);
         let first = |places: [&Option<ConfigPlace>; 3]| places.into_iter().flatten().next().cloned();
         if refresh.0 >= validity.0 {
@@ -374,6 +394,46 @@ impl DnssecPolicySection {
         }
     }
 
+    /// Reports keys that do not go together with signing while answering.
+    fn check_online(&self, faults: &mut Vec<Diagnostic>) {
+        let online = self.online.place.as_ref();
+        if self.online.value.is_none() {
+            return;
+        }
+        let others = [
+            ("nsec3", self.nsec3.value, &self.nsec3.place, "NSEC records are made for each answer"),
+            (
+                "zonemd",
+                !self.zonemd.0.is_empty(),
+                &self.zonemd.place,
+                "the zone has no signed copy to verify",
+            ),
+            (
+                "offline-ksk",
+                self.offline_ksk.value,
+                &self.offline_ksk.place,
+                "signed key responses are for zones that are signed beforehand",
+            ),
+        ];
+        for (key, is_set, place, why) in others {
+            if is_set {
+                let text = format!("`{key}` does not go together with `online`: {why}");
+                faults.push(
+                    Diagnostic::at(place.as_ref(), text).also(online, "answers are signed because of this"),
+                );
+            }
+        }
+        if self.algorithm.is_rsa() {
+            let text = "`online` does not go together with an RSA algorithm, whose signatures take too long";
+            let fault = Diagnostic::at(self.algorithm.place.as_ref(), text.to_owned());
+            faults.push(
+                fault
+                    .also(online, "answers are signed because of this")
+                    .hint("use ecdsap256sha256 or ed25519"),
+            );
+        }
+    }
+
     /// Reports keys that have no effect because of others.
     fn check_without_effect(&self, faults: &mut Vec<Diagnostic>) {
         let mut report = |place: &Option<ConfigPlace>, key: &str, why: &str| {
@@ -395,6 +455,11 @@ impl DnssecPolicySection {
             for (standby, key) in self.standby_keys() {
                 report(&standby.place.clone().filter(|_| standby.value), key, why);
             }
+        }
+        if self.online.value.is_none() {
+            let why = "without `online`";
+            report(&self.online_rate.place, "online-signatures-per-second", why);
+            report(&self.online_cache.place, "online-cache", why);
         }
         if !self.nsec3.value {
             for (place, key) in [
@@ -501,6 +566,21 @@ mod tests {
                 "algorithm = \"rsasha256\"\nsingle-key = false\noffline-ksk = true\nksk-size = 2048",
                 "5:12",
                 "`ksk-size` has no effect with `offline-ksk`",
+            ),
+            ("online = \"compat\"", "2:10", "did you mean \"compact\"?"),
+            ("online = \"compact\"\nnsec3 = true", "3:9", "`nsec3` does not go together with `online`"),
+            ("online = \"minimal\"\nzonemd = true", "3:10", "`zonemd` does not go together with `online`"),
+            (
+                "online = \"minimal\"\nsingle-key = false\noffline-ksk = true",
+                "4:15",
+                "`offline-ksk` does not go together with `online`",
+            ),
+            ("online = \"compact\"\nalgorithm = \"rsasha256\"", "3:13", "an RSA algorithm"),
+            ("online-cache = \"1MiB\"", "2:16", "`online-cache` has no effect without `online`"),
+            (
+                "online-signatures-per-second = 5",
+                "2:32",
+                "`online-signatures-per-second` has no effect without `online`",
             ),
         ] {
             let fault = read(keys).expect_err(keys);

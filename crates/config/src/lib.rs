@@ -334,7 +334,8 @@ impl Configuration {
         let of_metrics = metrics.as_ref().map(|metrics| &metrics.listen);
         let Settings { api, api_tokens, .. } = &self.settings;
         api::check(api.as_ref(), api_tokens, (&opened, of_metrics), &self.templates, faults);
-        database::check(self.settings.database.as_ref(), server, &self.templates, faults);
+        let of_zones = (&self.templates, &self.dnssec_policies);
+        database::check(self.settings.database.as_ref(), server, of_zones, faults);
         if let Some(dnstap) = &self.settings.dnstap {
             dnstap::check(dnstap, faults);
         }

@@ -240,8 +240,16 @@ mod tests {
         // A list that blocks nothing has no answer, and one from a file is not fetched.
         let of_lists: [&[&str]; 3] =
             [&["kind", "file"], &["answer", "file"], &["answer", "url", "refresh", "timeout", "ca-file"]];
+        // Only RSA keys have a choice of sizes, and answers that are signed need no chain.
+        let beforehand =
+            &["ksk-size", "zsk-size", "online", "online-signatures-per-second", "online-cache"][..];
+        let online = ["nsec3", "nsec3-opt-out", "nsec3-iterations", "nsec3-salt", "zonemd"];
+        let online = [&["ksk-size", "zsk-size"][..], &online].concat();
+        let of_policies = [beforehand, &online, beforehand];
         let keys = [&FILES[..], &PRIMARIES[..], &PRIMARIES[..]];
-        for ((keys, copy), of_list) in keys.into_iter().zip(copies).zip(of_lists) {
+        for (((keys, copy), of_list), of_policy) in
+            keys.into_iter().zip(copies).zip(of_lists).zip(of_policies)
+        {
             let (all, without) = (sections(), [keys, copy].concat());
             // A zone in a view is no catalog zone.
             let of_zone = [&without[..], &["view"]].concat();
@@ -252,8 +260,7 @@ mod tests {
                 "[database]" => &["template", "url-file"],
                 // A token has one hash.
                 "[[api.token]]" => &["hash-file"],
-                // Only RSA keys have a choice of sizes.
-                "[dnssec-policy.X]" => &["ksk-size", "zsk-size"],
+                "[dnssec-policy.X]" => of_policy,
                 "[[zone]]" => &of_zone[..],
                 _ => &without[..],
             };

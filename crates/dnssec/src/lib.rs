@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`algorithm`] | signature algorithms: which are supported, and verification with a key |
 //! | [`key`] | key tags, DS digests |
+//! | [`nsec`] | NSEC records for one answer: type bitmaps, names before and after a name |
 //! | [`nsec3`] | the NSEC3 hash |
 //! | [`verify`] | signatures over RRsets |
 //!
@@ -15,5 +16,6 @@
 
 pub mod algorithm;
 pub mod key;
+pub mod nsec;
 pub mod nsec3;
 pub mod verify;

@@ -111,6 +111,12 @@ pub(crate) fn flag_words(header: &Header) -> String {
     flags.iter().filter(|(_, on)| *on).map(|(word, _)| format!(" {word}")).collect()
 }
 
+/// Returns the flags of OPT that are set, each after a space.
+pub(crate) fn edns_flags(opt: &Edns<'_>) -> String {
+    let flags = [("do", opt.dnssec_ok), ("co", opt.compact_ok)];
+    flags.iter().filter(|(_, on)| *on).map(|(word, _)| format!(" {word}")).collect()
+}
+
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(data: &[u8]) -> String {
     data.iter().map(|b| format!("{b:02x}")).collect()

@@ -7,7 +7,7 @@ use wire::edns::OptionCode;
 use wire::message::Malformed;
 use wire::{Rcode, Type};
 
-use crate::decoded::{DecodedMessage, ShownQuestion, ShownRecord, flag_words, hex};
+use crate::decoded::{DecodedMessage, ShownQuestion, ShownRecord, edns_flags, flag_words, hex};
 use crate::style::{self, Style};
 
 /// Returns the response code, with the bits that EDNS adds.
@@ -86,7 +86,7 @@ fn comments(parts: &DecodedMessage<'_>) -> String {
         flag_words(header),
     );
     if let Some(opt) = &parts.opt {
-        let flags = if opt.dnssec_ok { " do" } else { "" };
+        let flags = edns_flags(opt);
         let _ = write!(
             out,
             "\n;; OPT PSEUDOSECTION:\n; EDNS: version: {}, flags:{flags}; udp: {}\n",

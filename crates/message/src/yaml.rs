@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use wire::message::Malformed;
 
-use crate::decoded::{DecodedMessage, ShownQuestion, ShownRecord, flag_words};
+use crate::decoded::{DecodedMessage, ShownQuestion, ShownRecord, edns_flags, flag_words};
 use crate::style::{self, Style};
 use wording::rfc3339;
 
@@ -89,7 +89,7 @@ fn record_text(record: &ShownRecord, style: &Style) -> String {
 
 fn write_edns(out: &mut String, parts: &DecodedMessage<'_>) {
     let Some(opt) = &parts.opt else { return };
-    let flags = if opt.dnssec_ok { " do" } else { "" };
+    let flags = edns_flags(opt);
     let _ = write!(
         out,
         "      OPT_PSEUDOSECTION:\n        EDNS:\n          version: \

@@ -48,7 +48,8 @@
 //! - No heap allocation, no lock, no system call but reading the clock, no formatting, no `async`. A test of
 //!   `authority`, `allocations`, counts the allocations of every kind of answer: none. Other answers may
 //!   allocate: texts of class CH, refusals of TSIG, responders and streams; late answers come through a queue
-//!   with a lock. Counting per zone, off by default, adds to a counter that workers share.
+//!   with a lock. Counting per zone, off by default, adds to a counter that workers share. So does signing:
+//!   an answer of a zone that is signed while answering allocates, takes short locks, and reads the clock.
 //! - The batch moves together. A dependent read in a large zone costs a hundred nanoseconds and more; those
 //!   of a batch overlap. Passes prefetch and do not read ahead: a read that waits fills the processor's
 //!   reorder window behind it. The test `prefetch` of `authority` counts the cache lines that an answer waits

@@ -38,6 +38,12 @@ impl Refusal {
     /// The zone has so many NSEC3 iterations that its denials are limited, and the limit is reached.
     pub const TOO_MANY_ITERATIONS: Refusal =
         Refusal::because(Rcode::SERVFAIL, ErrorInfo::UNSUPPORTED_NSEC3_ITERATIONS);
+    /// Answers of the zone are signed while answering, and the limit of signatures a second is reached.
+    pub const TOO_MANY_SIGNATURES: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+    /// Answers of the zone are signed while answering, and its keys are not there.
+    pub const NO_SIGNATURE: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::NOT_READY);
+    /// The type is one that no name has, and no query may be for (RFC 9824 §3.5).
+    pub const META_TYPE: Refusal = Refusal::because(Rcode::FORMERR, ErrorInfo::INVALID_QUERY_TYPE);
     /// The responder was dropped without an answer.
     pub const ABANDONED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 

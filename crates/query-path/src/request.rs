@@ -74,14 +74,17 @@ mod option_bit {
     pub(super) const ZONE_VERSION: u8 = 8;
     pub(super) const COOKIE: u8 = 16;
     pub(super) const PADDING: u8 = 32;
+    /// Set by the flag CO of OPT, not by an option.
+    pub(super) const COMPACT_OK: u8 = 64;
 }
 
 impl ClientEdns {
     /// Returns the fields of OPT, without its options.
     #[inline]
     fn of(edns: &Edns<'_>) -> Self {
-        let Edns { udp_size, version, dnssec_ok, .. } = *edns;
-        ClientEdns { udp_size: udp_size.max(512), version, dnssec_ok, ..ClientEdns::default() }
+        let Edns { udp_size, version, dnssec_ok, compact_ok, .. } = *edns;
+        let options = if compact_ok { option_bit::COMPACT_OK } else { 0 };
+        ClientEdns { udp_size: udp_size.max(512), version, dnssec_ok, options, ..ClientEdns::default() }
     }
 
     /// Whether NSID is requested (RFC 5001).
@@ -114,6 +117,12 @@ impl ClientEdns {
     #[inline]
     pub fn padding(&self) -> bool {
         self.options & option_bit::PADDING != 0
+    }
+
+    /// Whether the client accepts NXDOMAIN with a compact denial (CO, RFC 9824 §5.1).
+    #[inline]
+    pub fn compact_ok(&self) -> bool {
+        self.options & option_bit::COMPACT_OK != 0
     }
 
     /// Returns the data of the COOKIE option. `packet` is the packet that OPT was parsed from, or the head
@@ -345,6 +354,12 @@ impl Request {
     #[inline]
     pub fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|e| e.dnssec_ok)
+    }
+
+    /// Whether the client accepts NXDOMAIN with a compact denial.
+    #[inline]
+    pub fn compact_ok(&self) -> bool {
+        self.edns.is_some_and(|e| e.compact_ok())
     }
 }
 

@@ -298,6 +298,7 @@ impl Memory for Zones {
             qname: asked.qname,
             qtype,
             dnssec_ok: asked.request.dnssec_ok(),
+            compact_ok: asked.request.compact_ok(),
             catalog,
             key: catalog.key(),
             resolves: &|| asked.facts.resolves(),
@@ -313,6 +314,9 @@ impl Memory for Zones {
                 asked.stats.hashing_refused.add(1);
                 return Err(Refusal::TOO_MANY_ITERATIONS);
             }
+            Err(Unanswered::SigningLimit) => return Err(Refusal::TOO_MANY_SIGNATURES),
+            Err(Unanswered::NoSignature) => return Err(Refusal::NO_SIGNATURE),
+            Err(Unanswered::MetaType) => return Err(Refusal::META_TYPE),
         };
         if qclass == Class::ANY {
             // Other classes may have more data (RFC 1035 §6.2).

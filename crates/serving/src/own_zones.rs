@@ -107,6 +107,7 @@ fn answer_target(zones: &Zones, target: &AliasTarget<'_>, buffers: &mut TargetBu
         qname: &qname,
         qtype,
         dnssec_ok,
+        compact_ok: false,
         catalog,
         key: catalog.key(),
         resolves: &|| true,
@@ -119,6 +120,9 @@ fn answer_target(zones: &Zones, target: &AliasTarget<'_>, buffers: &mut TargetBu
         Err(Unanswered::Delegated) => return TargetAnswer::Elsewhere,
         Err(Unanswered::NotLoaded) => return TargetAnswer::Withheld,
         Err(Unanswered::Hashing) => return TargetAnswer::Refused(Refusal::TOO_MANY_ITERATIONS),
+        Err(Unanswered::SigningLimit) => return TargetAnswer::Refused(Refusal::TOO_MANY_SIGNATURES),
+        Err(Unanswered::NoSignature) => return TargetAnswer::Refused(Refusal::NO_SIGNATURE),
+        Err(Unanswered::MetaType) => return TargetAnswer::Refused(Refusal::META_TYPE),
     };
     let len = b.finish();
     TargetAnswer::Answer(message[..len].to_vec(), leads_to)
@@ -149,7 +153,20 @@ pub(crate) fn respond(
     }
     let hashing = HashingLimit::at(Instant::now());
     let (qname, max_chain, resolves, may_enter) = (&qname, MAX_CHAIN, &|| false, &|_: &ZoneEntry| true);
-    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, may_enter, max_chain, hashing };
+    let compact_ok = false;
+    let ask = Ask {
+        name,
+        qname,
+        qtype,
+        dnssec_ok,
+        compact_ok,
+        catalog,
+        key,
+        resolves,
+        may_enter,
+        max_chain,
+        hashing,
+    };
     let answered = answer(&ask, &location, &mut b, &mut Scratch::new()).is_ok() && !b.header().truncated();
     let len = b.finish();
     message.truncate(len);

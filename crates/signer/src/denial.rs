@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use dnssec::nsec::write_bitmap;
 use dnssec::nsec3::HASH_LEN;
 use wire::name::BadName;
 use wire::rdata::view::Nsec3Param;
 use wire::text::write_base32hex;
 use wire::{LowerName, Name, NameBuf, Type};
+use zone::catalog::OnlineDenial;
 
 /// Length of the label of an NSEC3 owner: a hash in base32.
 const HASH_LABEL: usize = 32;
@@ -18,6 +20,9 @@ pub enum DenialMethod {
     Nsec,
     /// By NSEC3.
     Nsec3(Nsec3Settings),
+    /// By NSEC records that are made for each answer: the zone has no chain, and signatures at its apex
+    /// alone.
+    Online(OnlineDenial),
 }
 
 /// Parameters of NSEC3. The default is what RFC 9276 §3.1 recommends.
@@ -92,24 +97,7 @@ pub fn nsec3_owner(hash: &[u8; HASH_LEN], apex: Name<'_>) -> Result<NameBuf, Bad
 
 /// Returns the RDATA of an NSEC record. `types` are ascending.
 pub fn nsec_record(next: LowerName<'_>, types: &[Type]) -> Vec<u8> {
-    let mut out = next.as_wire().to_vec();
-    write_bitmap(types, &mut out);
-    out
-}
-
-/// Appends a type bitmap (RFC 4034 §4.1.2) of ascending types.
-fn write_bitmap(types: &[Type], out: &mut Vec<u8>) {
-    for window in types.chunk_by(|a, b| a.0 >> 8 == b.0 >> 8) {
-        let mut bits = [0; 32];
-        for t in window {
-            bits[usize::from(t.0 & 0xff) / 8] |= 0x80 >> (t.0 % 8);
-        }
-        let (first, last) = (window.first(), window.last());
-        let len = last.map_or(0, |t| usize::from(t.0 & 0xff) / 8 + 1);
-        out.extend(first.map(|t| (t.0 >> 8) as u8));
-        out.push(len as u8);
-        out.extend_from_slice(&bits[..len]);
-    }
+    dnssec::nsec::record(next, types)
 }
 
 #[cfg(test)]

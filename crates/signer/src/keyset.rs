@@ -2,6 +2,7 @@
 //! zone has, and which keys sign which RRsets.
 
 use std::fmt;
+use std::sync::Arc;
 
 use wire::rdata::view::{Dnskey, Rrsig, SigAlgorithm};
 use wire::{Name, NameBuf, Type, UnixTime};
@@ -80,7 +81,7 @@ impl std::error::Error for KeySetFault {}
 /// The keys of a zone.
 #[derive(Debug)]
 pub struct ZoneKeys {
-    keys: Vec<(ZoneKey, KeyUse)>,
+    keys: Vec<(Arc<ZoneKey>, KeyUse)>,
     /// RDATA of DNSKEY records whose private keys others have (RFC 8901).
     foreign: Vec<Vec<u8>>,
     /// CDS and CDNSKEY ask the parent to delete the DS RRset.
@@ -153,6 +154,7 @@ impl ZoneKeys {
         if !keys.iter().any(|(_, used)| used.sign_zone) {
             return Err(KeySetFault::NoActiveKey);
         }
+        let keys = keys.into_iter().map(|(key, used)| (Arc::new(key), used)).collect();
         Ok(ZoneKeys { keys, foreign: Vec::new(), deletes_ds: false, presigned: None })
     }
 
@@ -237,8 +239,14 @@ impl ZoneKeys {
     }
 
     /// Returns all keys with their use.
-    pub fn keys(&self) -> &[(ZoneKey, KeyUse)] {
+    pub fn keys(&self) -> &[(Arc<ZoneKey>, KeyUse)] {
         &self.keys
+    }
+
+    /// Returns the keys that sign the data of the zone, for a signer of answers.
+    pub(crate) fn data_signers(&self) -> Vec<Arc<ZoneKey>> {
+        let signs = |(key, used): &&(Arc<ZoneKey>, KeyUse)| used.sign_zone && !key.is_revoked();
+        self.keys.iter().filter(signs).map(|(key, _)| Arc::clone(key)).collect()
     }
 
     /// Returns the RDATA of the DNSKEY records whose private keys are not here.
@@ -281,7 +289,7 @@ impl ZoneKeys {
     }
 
     fn synced(&self) -> impl Iterator<Item = &ZoneKey> {
-        self.keys.iter().filter(|(_, used)| used.sync).map(|(key, _)| key)
+        self.keys.iter().filter(|(_, used)| used.sync).map(|(key, _)| &**key)
     }
 
     /// Returns the keys that sign RRsets of a type at the apex; all other names have those of any other type.
@@ -296,6 +304,6 @@ impl ZoneKeys {
         self.keys
             .iter()
             .filter(move |(key, used)| signs(used) && (rtype == Type::DNSKEY || !key.is_revoked()))
-            .map(|(key, _)| key)
+            .map(|(key, _)| &**key)
     }
 }

@@ -12,6 +12,7 @@
 //! | [`scan`] | which keys have signed a version, and until when |
 //! | [`zone`](mod@crate::zone) | signing whole zones |
 //! | [`incremental`] | signing changes of zones, renewing signatures |
+//! | [`online`] | signatures of answers, made when they are asked for |
 //! | [`parallel`] | parts of a zone on several threads |
 //!
 //! Numbers of private keys are in [`key`] alone, and are erased when their memory is freed. Time is always an
@@ -25,6 +26,7 @@ pub mod files;
 pub mod incremental;
 pub mod key;
 pub mod keyset;
+pub mod online;
 pub mod parallel;
 pub mod policy;
 pub mod rollover;

@@ -63,6 +63,10 @@ pub struct DnssecPolicy {
     pub standby_zsk: bool,
     /// How the zone proves what does not exist.
     pub denial: DenialMethod,
+    /// Most signatures a second for the answers of each zone that is signed while answering.
+    pub online_rate: u32,
+    /// Most bytes of signatures that are cached for the answers of such a zone.
+    pub online_cache: usize,
     /// How long new signatures are valid.
     pub signature_validity: Duration,
     /// How long before its expiration a signature is renewed.
@@ -112,6 +116,8 @@ impl Default for DnssecPolicy {
             standby_ksk: false,
             standby_zsk: false,
             denial: DenialMethod::Nsec,
+            online_rate: 10_000,
+            online_cache: 4 << 20,
             signature_validity: Duration::from_secs(14 * DAY),
             signature_refresh: Duration::from_secs(5 * DAY),
             signature_jitter: Duration::from_secs(DAY / 2),

@@ -345,6 +345,13 @@ pub(crate) fn is_signed_data(node: &Node<'_>, rtype: Type) -> bool {
     is_visible(node) && is_data(rtype) && (!is_cut(node) || rtype == Type::DS)
 }
 
+/// Whether RRsets of this type are signed at a name, as data, before they are asked for: of a zone that is
+/// signed while answering, those of the apex.
+pub(crate) fn is_signed_before(policy: &SigningPolicy, node: &Node<'_>, rtype: Type) -> bool {
+    let is_online = matches!(policy.denial, DenialMethod::Online(_));
+    is_signed_data(node, rtype) && (!is_online || node.flags().contains(NodeFlags::APEX))
+}
+
 /// The types in the bitmap of a name, ascending, `own` included: at a cut those of the parent's side only
 /// (RFC 4035 §2.3, RFC 5155 §7.1).
 pub(crate) fn listed_types(node: Node<'_>, own: Option<Type>) -> Vec<Type> {
@@ -381,6 +388,7 @@ impl<'a> Job<'a> {
     fn plan(&self, threads: usize) -> Result<Plan, SignFault> {
         match &self.policy.denial {
             DenialMethod::Nsec => Ok(Plan { next: self.nsec_chain(), hashed: Vec::new() }),
+            DenialMethod::Online(_) => Ok(Plan::default()),
             DenialMethod::Nsec3(settings) => {
                 settings.check()?;
                 Ok(Plan { next: Vec::new(), hashed: self.nsec3_chain(settings, threads)? })
@@ -442,7 +450,8 @@ impl<'a> Job<'a> {
         for i in names {
             let node = self.nodes[i];
             let is_apex = node.flags().contains(NodeFlags::APEX);
-            for set in signed_sets(node) {
+            let signed = |set: &RrSet<'_>| is_signed_before(self.policy, &node, set.rtype());
+            for set in node.rrsets().filter(signed) {
                 // That of the digest is made with the digest.
                 if is_apex && set.rtype() == Type::ZONEMD {
                     continue;

@@ -92,6 +92,7 @@ fn key_list_text(list: &Value) -> String {
         out += &format!(", first expiration {}", time(list, "signatures_end"));
     }
     out += &format!(", next look {}\n", time(list, "next_look"));
+    out += &online_text(list);
     let offline = &list["offline"];
     if !offline.is_null() {
         let times = [
@@ -141,6 +142,14 @@ fn key_list_text(list: &Value) -> String {
     out
 }
 
+/// Returns a line about how the zone is signed, if its answers are.
+fn online_text(said: &Value) -> String {
+    match said["online"].as_str() {
+        Some(denial) => format!("answers are signed when they are asked for, with {denial} denial\n"),
+        None => String::new(),
+    }
+}
+
 /// Returns the events to come as text, a line for each.
 fn timeline_text(timeline: &Value) -> String {
     let line = |event: &Value| {
@@ -152,7 +161,7 @@ fn timeline_text(timeline: &Value) -> String {
         true => "no event comes by itself: `nomen ctl key list` shows what each key waits for\n".into(),
         false => lines,
     };
-    lines + &push_text(timeline)
+    online_text(timeline) + &lines + &push_text(timeline)
 }
 
 /// Returns what was pushed to the parent, as a line; empty if nothing was.

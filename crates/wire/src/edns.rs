@@ -96,6 +96,8 @@ impl ErrorInfo {
     pub const SIGNATURE_EXPIRED_BEFORE_VALID: ErrorInfo = ErrorInfo(25);
     /// NSEC3 with more iterations than supported, so the zone is treated as insecure (RFC 9276 §3.2).
     pub const UNSUPPORTED_NSEC3_ITERATIONS: ErrorInfo = ErrorInfo(27);
+    /// The type of the query is one that no query may be for (RFC 9824 §3.5).
+    pub const INVALID_QUERY_TYPE: ErrorInfo = ErrorInfo(30);
 
     /// The registry's name for the code.
     pub fn name(self) -> &'static str {
@@ -147,9 +149,16 @@ pub struct Edns<'m> {
     pub version: u8,
     /// DO: the client requests DNSSEC records (RFC 3225).
     pub dnssec_ok: bool,
+    /// CO: the client accepts NXDOMAIN with a compact denial of existence (RFC 9824 §5.1).
+    pub compact_ok: bool,
     /// The options, still in wire form.
     pub options: Options<'m>,
 }
+
+/// The bit of CO in the upper byte of the flags.
+const COMPACT_OK: u8 = 0x40;
+/// Bytes from the flags of an OPT record to the start of its options.
+const FLAGS_BEFORE_OPTIONS: usize = 4;
 
 /// Length of an OPT record without options: its owner is the root.
 pub const OPT_LEN: usize = 1 + RECORD_HEAD;
@@ -188,8 +197,8 @@ impl<'m> Edns<'m> {
         let options = Options(rdata);
         options.check()?;
         let [extended_rcode, version, high, _] = record.ttl_field;
-        let dnssec_ok = high & 0x80 != 0;
-        Ok(Edns { udp_size: record.class.0, extended_rcode, version, dnssec_ok, options })
+        let (dnssec_ok, compact_ok) = (high & 0x80 != 0, high & COMPACT_OK != 0);
+        Ok(Edns { udp_size: record.class.0, extended_rcode, version, dnssec_ok, compact_ok, options })
     }
 
     /// Parses a whole OPT record without options; `None` for anything else.
@@ -205,6 +214,7 @@ impl<'m> Edns<'m> {
             extended_rcode,
             version,
             dnssec_ok,
+            compact_ok: high & COMPACT_OK != 0,
             options: Options(&[]),
         };
         (u16::from_be_bytes([t0, t1]) == Type::OPT.0).then_some(edns)
@@ -261,6 +271,12 @@ impl OptWriter {
         *to = [0, 0, opt, size_high, size_low, extended_rcode, 0, flags, 0, 0, 0];
         b.advance(OPT_LEN, [0, 0, 1]);
         Ok(OptWriter { options_at: b.end() })
+    }
+
+    /// Sets the flag CO.
+    pub fn set_compact_ok(&self, b: &mut Builder<'_>) {
+        let flags = self.options_at.index() - FLAGS_BEFORE_OPTIONS;
+        b.written_mut()[flags] |= COMPACT_OK;
     }
 
     /// Adds an option; on [`Full`] the record is unchanged.

@@ -90,14 +90,17 @@ fn policy(name: &str, keys: &DnssecPolicySection) -> DnssecPolicy {
         zsk_lifetime: keys.zsk_lifetime.value.map(|lifetime| seconds(lifetime.0)),
         standby_ksk: *keys.standby_ksk,
         standby_zsk: *keys.standby_zsk,
-        denial: match *keys.nsec3 {
-            true => DenialMethod::Nsec3(Nsec3Settings {
+        denial: match (*keys.online, *keys.nsec3) {
+            (Some(denial), _) => DenialMethod::Online(denial),
+            (None, true) => DenialMethod::Nsec3(Nsec3Settings {
                 opt_out: *keys.nsec3_opt_out,
                 iterations: keys.nsec3_iterations.0,
                 salt: salt(),
             }),
-            false => DenialMethod::Nsec,
+            (None, false) => DenialMethod::Nsec,
         },
+        online_rate: keys.online_rate.0,
+        online_cache: keys.online_cache.0,
         signature_validity: seconds(keys.validity.0),
         signature_refresh: seconds(keys.refresh.0),
         signature_jitter: seconds(keys.jitter.0),
@@ -175,6 +178,8 @@ mod tests {
                 iterations: 3,
                 salt: vec![0x8d, 0x45],
             }),
+            online_rate: 10_000,
+            online_cache: 4 << 20,
             signature_validity: days(28),
             signature_refresh: days(7),
             signature_jitter: days(1),

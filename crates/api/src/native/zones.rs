@@ -161,7 +161,7 @@ fn row(state: &ZoneStatus) -> Value {
         "from": state.spec.origin.to_string(),
         "serial": zone.map(|zone| zone.serial().0),
         "records": zone.map(|zone| zone.record_count()),
-        "signed": zone.map(|zone| zone.is_signed()),
+        "signed": zone.map(|_| state.is_signed()),
         "warnings": state.warnings,
         "fault": state.fault.as_deref().map(ToString::to_string),
         "loaded": state.loaded.map(|at| UnixTime::from(at).as_secs()),

@@ -114,7 +114,7 @@ fn listed(
 
 /// Whether a zone is signed, here or elsewhere.
 fn is_signed(state: &ZoneStatus) -> bool {
-    state.zone.as_ref().is_some_and(|zone| zone.is_signed())
+    state.is_signed()
 }
 
 /// The catalog zone that lists a zone here; empty if none does.

@@ -1,8 +1,9 @@
 //! Checks of zones and templates that are signed.
 
 use super::{ConfiguredZone, SharedKeys, Template};
-use crate::report::Diagnostic;
+use crate::report::{ConfigPlace, Diagnostic};
 use crate::signing::{ZoneSigningKeys, effective};
+use crate::table::read::At;
 use crate::updates::UpdateKeys;
 
 /// Reports that the file of signed zones would be written. `own` are the keys of a zone or of a template,
@@ -39,6 +40,8 @@ pub(super) fn check_zone(
         faults,
     );
     faults.extend(check_iterations(zone, template, shared));
+    let of_template = template.map(OthersOf::template);
+    check_online(&OthersOf::zone(zone), of_template.as_ref(), shared, faults);
     let servers = &zone.signing.parental_servers;
     if servers.is_some() && effective(&zone.signing, template.map(|template| &template.signing)).is_none() {
         let message = "`parental-servers` has no effect without `dnssec-policy`";
@@ -65,10 +68,79 @@ fn check_iterations(
     })
 }
 
+/// Keys about other servers that have a zone.
+struct OthersOf<'c> {
+    signing: &'c ZoneSigningKeys,
+    /// Each key with whether it is set, and whether it names any server.
+    keys: [(&'static str, bool, bool, Option<&'c ConfigPlace>); 3],
+}
+
+impl<'c> OthersOf<'c> {
+    fn zone(zone: &'c ConfiguredZone) -> Self {
+        let (transfer, peers) = (&zone.allow_transfer, &zone.peers);
+        let keys = [
+            of_list("allow-transfer", transfer),
+            of_list("notify", &peers.notify),
+            of_list("primaries", &peers.primaries),
+        ];
+        OthersOf { signing: &zone.signing, keys }
+    }
+
+    fn template(template: &'c Template) -> Self {
+        let (transfer, peers) = (&template.allow_transfer, &template.peers);
+        let keys = [
+            of_list("allow-transfer", transfer),
+            of_list("notify", &peers.notify),
+            of_list("primaries", &peers.primaries),
+        ];
+        OthersOf { signing: &template.signing, keys }
+    }
+}
+
+fn of_list<'c, T>(
+    key: &'static str,
+    list: &'c At<Option<Vec<T>>>,
+) -> (&'static str, bool, bool, Option<&'c ConfigPlace>) {
+    let names_any = list.value.as_ref().is_some_and(|list| !list.is_empty());
+    (key, list.value.is_some(), names_any, list.place.as_ref())
+}
+
+/// Reports other servers of a zone whose answers are signed: there is no copy that they could answer from, or
+/// that could come from them. `own` are the keys of a zone or a template, `template` those of the zone's
+/// template.
+fn check_online(
+    own: &OthersOf<'_>,
+    template: Option<&OthersOf<'_>>,
+    shared: SharedKeys<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let Some((name, place)) = effective(own.signing, template.map(|of| of.signing)) else { return };
+    if shared.policies.get(name).is_none_or(|policy| policy.online.value.is_none()) {
+        return;
+    }
+    // A template with both keys has this fault itself.
+    let is_own_policy = own.signing.policy.is_some() || template.is_none();
+    for (at, (key, is_set, names_any, of_key)) in own.keys.iter().enumerate() {
+        let of_template = template.map(|of| of.keys[at]).filter(|_| !is_set);
+        let (names_any, of_key) =
+            of_template.map_or((*names_any, *of_key), |(_, _, any, place)| (any, place));
+        if !names_any || !(is_own_policy || *is_set) {
+            continue;
+        }
+        let why = match *key {
+            "primaries" => "a zone from `primaries` is signed beforehand",
+            _ => "secondaries cannot sign",
+        };
+        let message = format!("`{key}` is not possible with `online` of policy `{name}`: {why}");
+        faults.push(Diagnostic::at(of_key, message).also(place, "answers are signed because of this"));
+    }
+}
+
 /// Reports the faults of a template's keys.
 pub(super) fn check_template(template: &Template, shared: SharedKeys<'_>, faults: &mut Vec<Diagnostic>) {
     template.signing.check(shared.policies, shared.has_state, faults);
     check_file((&template.signing, &template.updates), None, faults);
+    check_online(&OthersOf::template(template), None, shared, faults);
 }
 
 #[cfg(test)]
@@ -114,6 +186,39 @@ mod tests {
         let servers = config.zones[0].signing.parental_servers.value.as_ref().expect("servers");
         let shown: Vec<String> = servers.iter().map(|server| server.value.0.to_string()).collect();
         assert_eq!(shown, ["192.0.2.1@53", "[2001:db8::1]@5353"]);
+    }
+
+    #[test]
+    fn a_zone_whose_answers_are_signed_has_no_other_servers() {
+        for (text, expected) in [
+            (
+                format!(
+                    "[dnssec-policy.own]\nonline = \"compact\"\n{ZONE}file = \"f\"\ndnssec-policy = \"own\"\n\
+                    allow-transfer = [\"192.0.2.1\"]\n"
+                ),
+                &["`allow-transfer` is not possible with `online` of policy `own`: secondaries cannot sign"],
+            ),
+            (
+                format!(
+                    "[dnssec-policy.own]\nonline = \"minimal\"\n{ZONE}primaries = [\"192.0.2.1\"]\n\
+                    dnssec-policy = \"own\"\n"
+                ),
+                &["`primaries` is not possible with `online` of policy `own`"],
+            ),
+            (
+                format!(
+                    "[dnssec-policy.own]\nonline = \"compact\"\n[template.t]\nfile = \"f\"\n\
+                    notify = [\"192.0.2.1\"]\n{ZONE}template = \"t\"\ndnssec-policy = \"own\"\n"
+                ),
+                &["`notify` is not possible with `online` of policy `own`"],
+            ),
+        ] {
+            let fault = read(&text).expect_err(expected[0]);
+            assert!(
+                fault.contains(expected[0]) && fault.contains("answers are signed because of this"),
+                "{fault}"
+            );
+        }
     }
 
     #[test]

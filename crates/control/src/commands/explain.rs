@@ -462,10 +462,13 @@ fn json_of(step: &Step) -> Value {
     }
     match &step.kind {
         StepKind::Transfer(qtype) => put("type", qtype.to_string().into()),
-        StepKind::Snapshot { serial, records, signed } => {
+        StepKind::Snapshot { serial, records, signed, online } => {
             put("serial", serial.0.into());
             put("records", (*records).into());
-            put("signed", (*signed).into());
+            put("signed", (*signed || online.is_some()).into());
+            if let Some(denial) = online {
+                put("online", denial.word().into());
+            }
         }
         StepKind::Exists(types) | StepKind::Cut(types) => {
             put("types", types.iter().map(ToString::to_string).collect());

@@ -14,6 +14,7 @@ use crate::fault::{ArgumentFault, CommandFault, SigningCommandFault as Fault};
 use crate::parts::ServerParts;
 use crate::protocol::{ControlCommand, RolledRole};
 use wording::moment;
+use zone::catalog::OnlineDenial;
 use zone_manager::changes::{
     Changes, DsPushStatus, OfflineStatus, SignCommand, SignReply, SigningStatus, ZoneKeyStatus,
 };
@@ -75,6 +76,7 @@ impl SignedZone<'_> {
                 let events: Vec<Value> = events.iter().map(row).collect();
                 let mut out = json!({"zone": self.apex.to_string(), "events": events});
                 put(&mut out, "ds_push", self.changes.ds_push(&self.apex).as_ref().map(pushed));
+                put(&mut out, "online", self.status.online.map(OnlineDenial::word));
                 Ok(out)
             }
         }
@@ -154,7 +156,7 @@ fn exported(zone: &SignedZone<'_>, digests: &[u8]) -> Value {
 
 /// Returns the keys of a zone.
 fn listed(zone: &SignedZone<'_>) -> Value {
-    let SigningStatus { policy, keys, earliest, next, waits, offline, fault, .. } = &*zone.status;
+    let SigningStatus { policy, keys, earliest, next, waits, offline, online, fault, .. } = &*zone.status;
     let mut out = json!({
         "zone": zone.apex.to_string(),
         "policy": policy,
@@ -163,6 +165,7 @@ fn listed(zone: &SignedZone<'_>) -> Value {
         "keys": keys.iter().map(key_json).collect::<Vec<_>>(),
     });
     put(&mut out, "signatures_end", earliest.map(UnixTime::as_secs));
+    put(&mut out, "online", online.map(OnlineDenial::word));
     put(&mut out, "offline", offline.as_ref().map(responses));
     put(&mut out, "ds_push", zone.changes.ds_push(&zone.apex).as_ref().map(pushed));
     put(&mut out, "fault", fault.as_deref());
@@ -282,6 +285,7 @@ impl SigningSummary {
         put(&mut signing, "first_expiration", status.earliest.map(UnixTime::as_secs));
         put(&mut signing, "fault", status.fault.as_deref());
         put(&mut signing, "ds_push", push.map(|push| push.to_string()));
+        put(&mut signing, "online", status.online.map(OnlineDenial::word));
         if let Some(offline) = &status.offline {
             put(&mut signing, "response_until", offline.until.map(UnixTime::as_secs));
             put(&mut signing, "keys_until", offline.keys_until.map(UnixTime::as_secs));

@@ -17,6 +17,8 @@ use crate::protocol::AcceptedVersion;
 use config::table::value::quote;
 use config::zone_name::zone_name;
 use wording::did_you_mean;
+use zone::Zone;
+use zone::catalog::OnlineDenial;
 use zone_manager::changes::{Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
 use zone_manager::dump::dump_lines;
 use zone_manager::managed::examination::FlawText;
@@ -61,7 +63,7 @@ pub(super) fn list(parts: &ServerParts, only_failed: bool) -> Value {
             "state": state.word(),
             "serial": state.zone.as_ref().map(|z| z.serial().0),
             "records": state.zone.as_ref().map(|z| z.record_count()),
-            "signed": state.zone.as_ref().map(|z| z.is_signed()),
+            "signed": state.zone.as_ref().map(|_| state.is_signed()),
         });
         if let Some(view) = state.spec.apex.view() {
             row["view"] = view.into();
@@ -94,6 +96,16 @@ fn standing(parts: &ServerParts, state: &ZoneStatus) -> Standing {
     Standing { word, serial, fault }
 }
 
+/// Returns how the answers of a zone deny names and types, if they are signed while answering.
+fn online_denial(
+    zone: Option<&Arc<Zone>>,
+    changes: Option<&Changes>,
+    apex: &ZoneName,
+) -> Option<&'static str> {
+    let status = zone.filter(|zone| zone.is_chainless()).and_then(|_| changes?.signing(apex))?;
+    status.online.map(OnlineDenial::word)
+}
+
 /// Returns the state of one zone.
 pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
     let ServerParts { frontend, table, secondaries, changes, in_force, .. } = parts;
@@ -105,6 +117,7 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
     let first = examined.and_then(|found| found.signatures);
     let catalog = table.catalogs().into_iter().find(|catalog| catalog.zone == name.to_string());
     let per_zone = in_force.settings().counts_per_zone();
+    let online = online_denial(zone, changes, name);
     let file = state.spec.text.file();
     let known = changes.zip(file).and_then(|(changes, file)| changes.file_state(&state.spec.apex, file));
     let Standing { word, serial, fault } = standing(parts, &state);
@@ -130,8 +143,8 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
         "names": zone.map(|z| z.node_count()),
         "memory_bytes": zone.map(|z| z.memory()),
         "negative_ttl": zone.map(|z| z.negative_ttl().as_secs()),
-        "signed": zone.map(|z| z.is_signed()),
-        "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
+        "signed": zone.map(|_| state.is_signed()),
+        "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }).or(online),
         "warnings": state.warnings,
         "fault": fault,
         "journal": changes.and_then(|changes| changes.damage(&state.spec.apex)),

@@ -13,6 +13,7 @@ use wire::{UnixTime, ZoneName};
 use zone_manager::changes::{
     Changes, DelegationCheckCounts, DelegationCounts, DsPushCounts, ParentCounts, SigningStatus,
 };
+use zone_manager::managed::online::OnlineTotals;
 
 /// Metrics of zones that are signed here.
 pub struct SigningFigures {
@@ -65,8 +66,22 @@ impl Figures for SigningFigures {
         if let Some(counts) = self.changes.ds_push_counts() {
             pushes(counts, out)?;
         }
+        if let Some(totals) = self.changes.online_totals() {
+            of_answers(totals, out)?;
+        }
         if self.in_force.settings().counts_per_zone() { each_zone(&all, out) } else { Ok(()) }
     }
+}
+
+/// Prints what was signed for answers.
+fn of_answers(totals: OnlineTotals, out: &mut Printer<'_>) -> fmt::Result {
+    let help = "RRsets of answers that are signed when they are asked for (`online`), by result: cached, made, or \
+        refused (the limit of signatures a second)";
+    let results = [("cached", totals.hits), ("made", totals.made), ("refused", totals.refused)];
+    out.family("signing_answers", help, MetricType::Counter, labelled("result", results))?;
+    let help = "RRsets whose signatures the caches of answers have evicted";
+    out.counter("signing_answers_evicted", help, totals.evicted)?;
+    out.gauge("signing_answers_cache_bytes", "Bytes of signatures that are cached for answers", totals.bytes)
 }
 
 /// Prints what was found of delegations.

@@ -187,6 +187,10 @@ fn explain(sections: &[Statement], statement: &Statement) -> (Coverage, String) 
         "xdp" => (Coverage::Missing, "write `xdp` into [[listen]]; see docs/AF_XDP.md"),
         "mod-stats" => (Coverage::Unneeded, "[metrics] has figures at any time"),
         "mod-queryacl" => (Coverage::Unneeded, "no zone of this configuration has it"),
+        "mod-onlinesign" => (
+            Coverage::Missing,
+            "`online = \"compact\"` in the `dnssec-policy` of the zone signs its answers; see docs/SIGNING.md",
+        ),
         section if section.starts_with("mod-") => (Coverage::Missing, "nomen has no modules"),
         "acl" | "template" | "remote" | "remotes" => {
             let known = zones::KEYS.contains(&statement.key()) || ACL.contains(&statement.key());

@@ -259,6 +259,8 @@ fn everything_on() -> (Server, SocketAddr) {
          [[tsig-key]]\nname = \"push\"\nsecret = \"c2VjcmV0\"\n[resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
          [dnssec-policy.off]\nsingle-key = false\noffline-ksk = true\n\
          [[zone]]\nname = \"off.test\"\nfile = \"own.zone\"\ndnssec-policy = \"off\"\n\
+         [dnssec-policy.on]\nonline = \"compact\"\n\
+         [[zone]]\nname = \"on.test\"\nfile = \"own.zone\"\ndnssec-policy = \"on\"\n\
          [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
          [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n\

@@ -55,6 +55,7 @@ mod oblivious_upstreams;
 mod odd_files;
 mod odoh;
 mod offline_ksk;
+mod online_signing;
 mod page;
 mod peers;
 mod policy_zones;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use wire::rdata::view::Rrsig;
 use wire::{LowerName, NameBuf, Ttl, Type, UnixTime};
-use zone::store::{ChangeSet, Rdata, RrSet};
+use zone::store::{ChangeSet, Node, Rdata, RrSet};
 
 use super::Signing;
 use crate::key::ZoneKey;
 use crate::keyset::ZoneKeys;
 use crate::parallel::parts;
 use crate::rrset::{PresignedSet, UnsignedSet, sign_rrset};
-use crate::zone::{SignFault, SigningCounts};
+use crate::zone::{SignFault, SigningCounts, is_signed_before};
 
 /// RRsets that one thread signs at a time.
 const PART: usize = 64;
@@ -104,6 +104,11 @@ impl<'a> Ledger<'a> {
     ) -> Self {
         let (change, counts) = (ChangeSet::default(), SigningCounts::default());
         Ledger { signing, apex, proof_ttl, renewal, jobs: Vec::new(), change, counts }
+    }
+
+    /// Whether RRsets of this type have signatures at a name.
+    pub(super) fn signs(&self, node: &Node<'_>, rtype: Type) -> bool {
+        is_signed_before(self.signing.policy, node, rtype)
     }
 
     pub(super) fn remove(&mut self, owner: NameBuf, rtype: Type, record: &Rdata<'_>) {

@@ -11,7 +11,7 @@ use super::ledger::{Renewal, is_presigned, signers, stays};
 use super::plain::{has_apex_sets, serial_change};
 use super::step::{Obstacle, chain_ttl, step};
 use super::{SignedStep, Signing, sign_whole};
-use crate::zone::{SignFault, is_signed_data, is_visible};
+use crate::zone::{SignFault, is_signed_before, is_visible};
 
 /// One part of a pass that renews signatures.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ fn changes(node: Node<'_>, signing: &Signing<'_>, due: UnixTime) -> Option<usize
         let is_signed = match rtype {
             Type::NSEC3 => true,
             Type::NSEC => is_visible(&node),
-            _ => is_signed_data(&node, rtype),
+            _ => is_signed_before(signing.policy, &node, rtype),
         };
         has_stale |= rtype == Type::RRSIG;
         if let Some(presigned) = signing.keys.presigned_set(rtype).filter(|_| is_apex) {

@@ -15,7 +15,7 @@ use super::plain::{add_apex_sets, drop_emptied, filtered, joined, soa_ttl};
 use super::relink::relink;
 use super::{SignedStep, Signing};
 use crate::denial::{DenialMethod, Nsec3Settings, nsec_record, nsec3_owner};
-use crate::zone::{SignFault, SigningPolicy, canonical_rdatas, is_signed_data, is_visible, listed_types};
+use crate::zone::{SignFault, SigningPolicy, canonical_rdatas, is_visible, listed_types};
 
 /// Why a step does not lead to the next version.
 pub(super) enum Obstacle {
@@ -42,6 +42,8 @@ pub(super) fn chain_ttl(zone: &Zone, policy: &SigningPolicy) -> Option<Ttl> {
     apex.rrset(Type::SOA).filter(|soa| soa.sig_count() > 0)?;
     let (nsec, params) = (apex.rrset(Type::NSEC), apex.rrset(Type::NSEC3PARAM));
     match &policy.denial {
+        // It has no chain, so that its TTL is always right.
+        DenialMethod::Online(_) => zone.is_chainless().then(|| zone.negative_ttl()),
         DenialMethod::Nsec if params.is_some() => None,
         DenialMethod::Nsec => nsec.map(|set| set.ttl()),
         DenialMethod::Nsec3(_) if nsec.is_some() => None,
@@ -66,7 +68,8 @@ pub(super) fn step(
     add_apex_sets(zone, signing, &mut plain);
     let (owners, dropped) = drop_emptied(zone, &mut plain);
     let next = zone.apply(&plain)?;
-    if next.negative_ttl() != chain_ttl {
+    let is_online = matches!(signing.policy.denial, DenialMethod::Online(_));
+    if next.negative_ttl() != chain_ttl && !is_online {
         return Err(Obstacle::OtherChain);
     }
     let ledger = Ledger::new(signing, zone.apex(), chain_ttl, renewal);
@@ -75,6 +78,7 @@ pub(super) fn step(
     let mut names = Names { zone, next: &next, owners: &owners, ledger };
     let all: BTreeSet<&NameBuf> = touched.iter().chain(renewed.into_iter().flatten()).collect();
     match &signing.policy.denial {
+        DenialMethod::Online(_) => names.without_chain(&all),
         DenialMethod::Nsec => names.with_nsec(&touched, &all)?,
         DenialMethod::Nsec3(settings) => names.with_nsec3(settings, &touched, &all, renewed)?,
     }
@@ -212,6 +216,14 @@ impl Names<'_> {
         Ok(())
     }
 
+    /// Makes the signatures of `all` names.
+    fn without_chain(&mut self, all: &BTreeSet<&NameBuf>) {
+        let next = self.next;
+        for node in all.iter().filter_map(|name| next.find_name(name.as_name())) {
+            self.data(node);
+        }
+    }
+
     /// Makes the NSEC record of a name that of the new version.
     fn nsec(&mut self, node: Node<'_>, links: &BTreeMap<NameBuf, NameBuf>) -> Result<(), Obstacle> {
         let present = node.rrset(Type::NSEC);
@@ -240,7 +252,7 @@ impl Names<'_> {
                 _ => {
                     // The digest and its signatures are made last.
                     let is_digest = is_apex && rtype == Type::ZONEMD;
-                    let is_signed = is_signed_data(&node, rtype) && !is_digest;
+                    let is_signed = self.ledger.signs(&node, rtype) && !is_digest;
                     let rdatas = || canonical_rdatas(set);
                     let old = old.and_then(|old| old.rrset(rtype));
                     let is_same = !changes || old.is_some_and(|old| canonical_rdatas(old) == rdatas());

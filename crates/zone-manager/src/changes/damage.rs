@@ -190,7 +190,7 @@ impl Changes {
             return Ok((zone, Some(acknowledged)));
         }
         let no_serial = || AcceptFault::NoSerial { found: zone.serial(), acknowledged };
-        if zone.is_signed() {
+        if zone.is_signed() || zone.is_chainless() {
             // A new serial number would invalidate the signature of the SOA.
             return Err(no_serial());
         }

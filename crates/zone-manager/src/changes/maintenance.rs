@@ -123,6 +123,7 @@ impl Worker {
         let only_looks = only_maintains && !jobs.iter().any(ChangeJob::commands);
         let views = matches!(keys, KeyPlace::Database { signs: false, .. }) && only_looks;
         let author = key_author(&jobs);
+        let online = self.shared.states.online().of(apex);
         self.background.run(kind, move || {
             let signer = match (signer, keys) {
                 (Some(signer), KeyPlace::Database { keys, .. }) => signer.under(signing).with_keys(keys, now),
@@ -136,6 +137,8 @@ impl Worker {
                 Ok(mut signer) => {
                     signer.set_views(views, now);
                     let mut course = Course::of(&version, &jobs, Some(&mut signer), now);
+                    // Before the version is in service: its answers need the keys.
+                    online.iter().for_each(|online| signer.sign_answers_by(online));
                     if let Ok(course) = &mut course {
                         course.keys = signer.key_commit(course.zone.serial(), author);
                     }

@@ -396,6 +396,7 @@ impl Changes {
 
     /// Replaces the rules of all zones.
     pub fn allow(&self, rules: &UpdateRules) {
+        self.shared.states.online().adopt(rules);
         let before = self.shared.rules.swap(Arc::new(rules.clone()));
         rules.iter().for_each(|(apex, rules)| self.schedule(apex, rules));
         let signing = |rules: &UpdateRules, apex| rules.get(apex).and_then(|rules| rules.signing.clone());
@@ -413,6 +414,7 @@ impl Changes {
             rules.set(&apex, updates);
         }
         self.set_delegations(&changed, &rules);
+        self.shared.states.online().adopt(&rules);
         self.shared.rules.store(Arc::new(rules));
         changed.iter().for_each(|apex| self.maintain(apex));
     }
@@ -446,7 +448,7 @@ impl Changes {
         let loaded = read_stored(&self.stores, apex, key).map(|stored| {
             let (zone, path) = stored?;
             if !spec.signed && self.shared.was_signed(apex) {
-                match zone.is_signed() {
+                match zone.is_signed() || zone.is_chainless() {
                     true => warn!(
                         "zone {apex}: it was signed here, and `dnssec-policy` is gone: its signatures are not \
                         renewed; set it to \"insecure\" until the zone is unsigned"

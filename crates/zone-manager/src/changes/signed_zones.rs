@@ -18,6 +18,7 @@ use super::parents::Parents;
 use super::queue::Entry;
 use super::signing::{SignCommand, SignEnd, SignOrder, SigningStatus, ZoneTtls};
 use super::{Changes, Shared};
+use crate::managed::online::OnlineTotals;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use wording::reason;
@@ -139,6 +140,11 @@ impl Changes {
         let known = lock(&self.shared.signing);
         let here = known.iter().filter(|(apex, _)| is_signed(apex));
         here.map(|(apex, status)| (apex.clone(), Arc::clone(status))).collect()
+    }
+
+    /// The counters of the signatures of answers; `None`: no zone is signed while answering.
+    pub fn online_totals(&self) -> Option<OnlineTotals> {
+        self.shared.states.online().totals()
     }
 
     /// The parents of zones that are signed here, if they can be asked.

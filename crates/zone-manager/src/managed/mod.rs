@@ -6,9 +6,11 @@
 //! | `state` | the state machine of one zone: events in, actions out |
 //! | `table` | the states of all zones |
 //! | `examination` | result of examining a version in service |
+//! | `online` | what signs the answers of zones |
 //! | `publishing` | messages to the thread that puts versions into service |
 
 pub mod examination;
+pub mod online;
 pub mod publishing;
 pub mod state;
 pub mod table;
@@ -79,6 +81,13 @@ pub struct ZoneStatus {
 impl ZoneStatus {
     /// All values of [`word`](Self::word).
     pub const WORDS: [&'static str; 5] = ["ok", "old", "failed", "empty", "expired"];
+
+    /// Whether answers can carry signatures and proofs: those of the version in service, or ones that are
+    /// made.
+    pub fn is_signed(&self) -> bool {
+        let is_signed = |zone: &Arc<Zone>| zone.is_signed() || self.spec.signed && zone.is_chainless();
+        self.zone.as_ref().is_some_and(is_signed)
+    }
 
     /// One-word form for listings.
     pub fn word(&self) -> &'static str {

@@ -826,7 +826,7 @@ impl ZoneState {
             }
             SecondaryNews::Confirmed => {
                 let Some(zone) = self.status.expired.clone() else { return Vec::new() };
-                if self.status.spec.signed && !zone.is_signed() {
+                if self.status.spec.signed && !zone.is_signed() && !zone.is_chainless() {
                     self.change(|state| state.expired = None);
                     return vec![ZoneAction::Take(zone, None, TakeWhen::Anyway)];
                 }

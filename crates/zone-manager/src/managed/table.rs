@@ -7,6 +7,7 @@ use tracing::{error, warn};
 
 use super::ZoneStatus;
 use super::examination::SignatureAge;
+use super::online::OnlineSigners;
 use super::state::ZoneState;
 use threads::sync::read;
 use wire::{UnixTime, ZoneName};
@@ -50,9 +51,15 @@ impl ManagedZone {
 #[derive(Default)]
 pub struct ZoneStates {
     pub(crate) zones: RwLock<HashMap<ZoneName, ManagedZone>>,
+    pub(crate) online: Arc<OnlineSigners>,
 }
 
 impl ZoneStates {
+    /// What signs the answers of zones that are signed while answering.
+    pub fn online(&self) -> &Arc<OnlineSigners> {
+        &self.online
+    }
+
     /// The status of one zone.
     pub fn get(&self, apex: &ZoneName) -> Option<Arc<ZoneStatus>> {
         read(&self.zones).get(apex).map(|zone| Arc::clone(zone.state.status()))

@@ -42,6 +42,8 @@ use threads::sync::{read, write};
 
 /// The limit of transfers in progress is reached.
 const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+/// Answers of the zone are signed when they are asked for: the version has no signatures of its own.
+const NO_SIGNED_COPY: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_SUPPORTED);
 /// Log of refused transfers.
 static REFUSED: RefusalLog = RefusalLog::new("transfer");
 
@@ -174,6 +176,11 @@ impl Transfers {
             REFUSED.refused(asked, "the zone is not loaded");
             Refusal::NOT_LOADED
         })?;
+        if zone.is_chainless() && entry.signer().is_some() {
+            // The version has neither the signatures nor the records that deny names.
+            REFUSED.refused(asked, "answers of the zone are signed while answering: it has no signed copy");
+            return Err(NO_SIGNED_COPY);
+        }
         let facts = ZoneFacts::of(&entry, &zone, true);
         Ok((ServedZone { apex, zone }, facts))
     }

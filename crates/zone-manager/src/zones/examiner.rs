@@ -37,7 +37,7 @@ pub(super) fn examine(zone: &Zone, now: UnixTime) -> Examination {
         }
         false => found.more += 1,
     });
-    if zone.is_signed() {
+    if zone.is_signed() || zone.is_chainless() {
         found.signatures = first_expiry(zone, now);
     }
     found

@@ -310,7 +310,8 @@ impl ZoneManager {
             policy_zones,
         });
         let ZoneManagerInbox { messages, publishing } = inbox;
-        let (of_thread, publisher) = (Arc::clone(&executor), Publisher::new(engine));
+        let (of_thread, publisher) =
+            (Arc::clone(&executor), Publisher::new(engine).signed_by(table.states.online()));
         PublishingThread::start(Arc::clone(&table), of_thread, publisher, images.clone(), publishing)?;
         Ok(ZoneManager {
             loaders: Loaders::new(key, elsewhere, Arc::clone(&table.meter)),

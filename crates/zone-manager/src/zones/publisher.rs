@@ -14,6 +14,7 @@ use zone::catalog::{Catalog, Change, WrongKey, ZoneEntry};
 use zone_plan::{QueryGrants, ZoneQueries};
 
 use super::zone_access::ZoneRules;
+use crate::managed::online::OnlineSigners;
 
 /// Longest time that a step waits for others.
 const MAX_STEP_DELAY: Duration = Duration::from_secs(1);
@@ -36,6 +37,8 @@ pub(super) struct Publisher {
     new_clients: bool,
     /// Who may query which zone.
     rules: ZoneRules,
+    /// What signs the answers of zones.
+    signers: Arc<OnlineSigners>,
 }
 
 /// The catalogs after some steps, not in service yet.
@@ -76,7 +79,13 @@ impl Publisher {
             clients: None,
             new_clients: false,
             rules: ZoneRules::default(),
+            signers: Arc::default(),
         }
+    }
+
+    /// Returns the publisher with these signers of answers.
+    pub(super) fn signed_by(self, signers: &Arc<OnlineSigners>) -> Self {
+        Publisher { signers: Arc::clone(signers), ..self }
     }
 
     /// Adds a step, to be published together with others.
@@ -144,7 +153,7 @@ impl Publisher {
             Change::Serve(zone) => Some((apex.clone(), Arc::clone(zone))),
             Change::Unload(_) | Change::Remove(_) => None,
         });
-        let served = served.collect();
+        let served: Vec<(ZoneName, Arc<Zone>)> = served.collect();
         let steps = std::mem::take(&mut self.steps);
         let limited: Vec<ZoneName> = match self.rules.is_empty() {
             true => Vec::new(),
@@ -164,6 +173,7 @@ impl Publisher {
             Arc::new(Views::new(clients, of_view))
         });
         self.rules.before_service(limited.iter(), &|apex| entry_of(apex, &outside, &views));
+        self.signers.before_service(&served, &|apex| entry_of(apex, &outside, &views));
         self.engine.set_catalogs(&outside, of_clients.as_ref()).map_err(Unpublished::Catalog)?;
         self.new_clients = false;
         let before = std::mem::replace(&mut self.views, views);

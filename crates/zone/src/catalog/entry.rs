@@ -3,11 +3,12 @@
 
 use std::fmt;
 use std::num::NonZeroU8;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use wire::{LowerName, NameHash, UnixTime};
 
+use super::online::AnswerSigner;
 use super::trie::COUNTS;
 use crate::store::Zone;
 
@@ -36,6 +37,8 @@ struct Lasting {
     access: AtomicU32,
     /// Whether the zone is one of a view.
     in_view: bool,
+    /// What signs the answers, if the zone is signed while answering.
+    signer: OnceLock<Arc<dyn AnswerSigner>>,
 }
 
 /// A name in wire form, inside the entry if it is short enough.
@@ -139,6 +142,17 @@ impl ZoneEntry {
     /// whose number is set before its catalog goes into service is never answered without the rules.
     pub fn set_access(&self, number: u32) {
         self.lasting.access.store(number, Relaxed);
+    }
+
+    /// Returns what signs the answers of the zone; `None` if they are as in the snapshot.
+    pub fn signer(&self) -> Option<&Arc<dyn AnswerSigner>> {
+        self.lasting.signer.get()
+    }
+
+    /// Sets what signs the answers of the zone, in this and all later catalogs that have the zone. Only the
+    /// first call has an effect: a zone has one such signer for all its keys.
+    pub fn set_signer(&self, signer: Arc<dyn AnswerSigner>) {
+        let _ = self.lasting.signer.set(signer);
     }
 
     /// Returns the bytes of memory beyond the cache line, without the snapshot's.

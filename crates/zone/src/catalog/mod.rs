@@ -38,7 +38,7 @@
 //! other pages and shards belong to both. All changes of a step are applied together, sorted by their path,
 //! so that nothing is copied twice and a first load of many zones builds every shard once. Readers may hold a
 //! catalog for any time: nothing in it is ever written except the lasting state of a zone: its query counter,
-//! and its expiry.
+//! its expiry, and what signs its answers.
 //!
 //! | file | holds |
 //! |---|---|
@@ -46,10 +46,12 @@
 //! | `trie.rs` | pages and shards: finding an entry, building the next trie |
 //! | `change.rs` | [`Change`], [`WrongKey`], and the steps that result from changes |
 //! | `census.rs` | counts of the zones |
+//! | `online.rs` | [`AnswerSigner`], which signs the answers of a zone |
 
 mod census;
 mod change;
 mod entry;
+mod online;
 #[cfg(test)]
 mod tests;
 mod trie;
@@ -66,6 +68,7 @@ use census::Census;
 use change::CatalogStep;
 pub use change::{Change, WrongKey};
 pub use entry::ZoneEntry;
+pub use online::{AnswerSet, AnswerSignatures, AnswerSigner, AnswerUnsigned, OnlineDenial};
 use trie::{Entries, Trie, Way};
 
 /// Catalogs of up to this many zones stay in the processor's caches: nothing is prefetched.

@@ -405,6 +405,7 @@ impl Finisher<'_> {
             nodes,
             wildcards,
             signed: false,
+            chainless: false,
             chains: Chains::shared(nsec, nsec3),
             all: OnceLock::new(),
         }

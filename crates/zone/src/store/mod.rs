@@ -119,6 +119,8 @@ pub struct Zone {
     wildcards: bool,
     /// Whether the SOA is signed and there is a chain: see [`Zone::is_signed`].
     signed: bool,
+    /// Whether the SOA is signed and there is no chain: see [`Zone::is_chainless`].
+    chainless: bool,
     negative_ttl: Ttl,
     soa: SoaNumbers,
     key: HashKey,
@@ -198,10 +200,19 @@ impl Zone {
         self.signed
     }
 
-    /// Returns the zone with the field of [`is_signed`](Self::is_signed) set.
+    /// Whether the SOA is signed, and there is neither an NSEC nor an NSEC3 chain: so is a zone that is
+    /// signed while answering.
+    #[inline]
+    pub fn is_chainless(&self) -> bool {
+        self.chainless
+    }
+
+    /// Returns the zone with the fields of [`is_signed`](Self::is_signed) and
+    /// [`is_chainless`](Self::is_chainless) set.
     fn knowing_if_signed(mut self) -> Zone {
         let soa_signed = self.apex_node().rrset(wire::Type::SOA).is_some_and(|soa| soa.sig_count() > 0);
-        self.signed = soa_signed && (self.nsec().is_some() || self.chains.nsec3.is_some());
+        let has_chain = self.nsec().is_some() || self.chains.nsec3.is_some();
+        (self.signed, self.chainless) = (soa_signed && has_chain, soa_signed && !has_chain);
         self
     }
 

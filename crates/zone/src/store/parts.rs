@@ -90,6 +90,7 @@ impl Zone {
             nodes: counts.nodes,
             wildcards: counts.wildcards,
             signed: false,
+            chainless: false,
             chains: Chains::shared(Sorted::of(nsec), nsec3.map(StoredChain::of_parts)),
             all: OnceLock::new(),
         }

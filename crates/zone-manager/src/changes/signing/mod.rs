@@ -46,12 +46,14 @@ use std::time::Duration;
 
 use ::database::{KeyCommit, KeySetVersion, ZoneKeySet};
 use serving::parental::ParentReport;
+use signer::denial::DenialMethod;
 use signer::files::KeyFolderFault;
 use signer::incremental::{
     Refreshed, SignedStep, Signing, refresh, sign_change, unsign, unsigned_difference,
 };
 use signer::key::times::{KeyEvent, KeyTimes};
 use signer::keyset::{KeySetFault, ZoneKeys};
+use signer::online::OnlineSigner;
 use signer::rollover::{Facts, KeyDuty, KeyId, KeyPlan, Keyring, ManagedKey, RollFault};
 use signer::rrset::SignaturePeriod;
 use signer::scan::{SignatureScan, SignedBy};
@@ -386,6 +388,13 @@ impl ZoneSigner {
         self.earliest.map(|at| at.saturating_sub(refresh - refresh / LATE))
     }
 
+    /// Has a signer of answers sign with the keys of the zone.
+    pub(super) fn sign_answers_by(&self, online: &OnlineSigner) {
+        if let Some(keys) = &self.keys {
+            online.set(keys, &self.rules.policy);
+        }
+    }
+
     /// Returns what a commit in the database requires of the keys, and how it changes them; `None` if they
     /// are files, or nothing is to be committed. `serial` is that of the version to come.
     pub(super) fn key_commit(&self, serial: Serial, author: String) -> Option<KeyCommit> {
@@ -619,6 +628,7 @@ impl ZoneSigner {
     /// Lets the states of the keys follow what the version has, writes those that changed, and plans the next
     /// version. Keys that are missing are generated.
     fn look(&mut self, zone: &Zone, now: UnixTime) -> Result<(), SigningFault> {
+        self.check_online_store()?;
         let scan = SignatureScan::of(zone, now);
         self.read_offline(zone, now)?;
         if let Err(fault) = self.check_keys(&scan) {
@@ -677,6 +687,17 @@ impl ZoneSigner {
         }
         self.seen_ttl = Ttl::ZERO;
         Ok(())
+    }
+
+    /// Checks that answers of the zone can be signed, if the policy wants that.
+    fn check_online_store(&self) -> Result<(), SigningFault> {
+        let is_online = matches!(self.rules.policy.denial, DenialMethod::Online(_));
+        match self.store.version().is_some() && is_online {
+            true => Err(SigningFault::Refused(
+                "its policy has `online`, which is not possible for zones of a database".into(),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// The TTLs that a later run has to know; `None` before the first look.

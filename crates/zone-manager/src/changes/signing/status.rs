@@ -1,8 +1,10 @@
 //! [`SigningStatus`]: the keys and signatures of a zone, for operators.
 
+use signer::denial::DenialMethod;
 use signer::policy::SigningGoal;
 use signer::rollover::{Facts, KeyId, KeyState, RecordTrack};
 use wire::UnixTime;
+use zone::catalog::OnlineDenial;
 
 use super::{OfflineStatus, ZoneKeyEvent, ZoneSigner};
 
@@ -25,6 +27,8 @@ pub struct SigningStatus {
     pub is_insecure: bool,
     /// Its responses, if its KSK is offline.
     pub offline: Option<OfflineStatus>,
+    /// How answers deny names and types, if the policy has the zone signed while answering.
+    pub online: Option<OnlineDenial>,
     /// Why the last look failed.
     pub fault: Option<String>,
 }
@@ -90,6 +94,10 @@ impl ZoneSigner {
                 .flatten()
                 .min(),
             offline: self.offline_status(),
+            online: match self.rules.policy.denial {
+                DenialMethod::Online(denial) => Some(denial),
+                DenialMethod::Nsec | DenialMethod::Nsec3(_) => None,
+            },
             next,
             signatures: self.made,
             waits: of_zone.map(|wait| wait.cause.to_string()).collect(),

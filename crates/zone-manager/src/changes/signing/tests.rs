@@ -4,8 +4,10 @@
 
 mod offline;
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
+use std::time::Instant;
 
 use authority::audit::audit;
 use serving::parental::{DsAtServer, ParentalAnswer};
@@ -14,6 +16,7 @@ use signer::policy::{DnssecPolicy, KeyAlgorithm, KeyLayout, SigningGoal};
 use wire::hash::HashKey;
 use wire::rdata::view::{Ds, SigAlgorithm};
 use zone::ZoneBuilder;
+use zone::catalog::{AnswerSet, AnswerSigner, OnlineDenial};
 
 use signer::rollover::{KeyPurpose, RollTarget, RolloverEvent};
 
@@ -23,6 +26,11 @@ use crate::changes::group::{ChangeJob, Course, Decided};
 
 const DAY: u64 = 86_400;
 const START: u64 = 1_800_000_000;
+
+thread_local! {
+    /// The time of what signs answers.
+    static ANSWERED_AT: Cell<UnixTime> = const { Cell::new(UnixTime::EPOCH) };
+}
 
 /// What a validator may have in its cache, with the time until which it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +105,8 @@ struct World {
     /// Keys that have signed the zone.
     used: BTreeSet<SignedBy>,
     versions: u32,
+    /// Signs answers, if the policy has that.
+    online: OnlineSigner,
 }
 
 fn apex() -> ZoneName {
@@ -136,6 +146,7 @@ impl World {
             random: seed,
             used: BTreeSet::new(),
             versions: 0,
+            online: OnlineSigner::new(apex.as_lower(), || ANSWERED_AT.get()),
         }
     }
 
@@ -182,9 +193,9 @@ impl World {
         let command = command.map(|command| (command, std::sync::mpsc::sync_channel(1).0));
         let order = SignOrder { rules: Arc::clone(&self.updates), command, parent };
         let after = self.updates.serial.next(self.zone.serial(), self.now);
-        if let Maintenance::Step(step) =
-            signer.maintain(&self.zone, &order, after, self.now).expect("maintained")
-        {
+        let maintained = signer.maintain(&self.zone, &order, after, self.now).expect("maintained");
+        signer.sign_answers_by(&self.online);
+        if let Maintenance::Step(step) = maintained {
             self.take(step.zone, &step.change);
         }
         let said = signer.take_said();
@@ -227,6 +238,7 @@ impl World {
         let records = if is_there { &mut change.removed } else { &mut change.added };
         records.push(name.as_name(), Type::A, Ttl::from_secs(7200), &[192, 0, 2, 7]);
         let step = signer.sign(&self.zone, &change, self.now).expect("signed");
+        signer.sign_answers_by(&self.online);
         self.ttls = signer.ttls().expect("a look");
         self.signer = Some(signer);
         self.take(step.zone, &step.change);
@@ -256,6 +268,7 @@ impl World {
         let course = Course::of(&self.zone, &jobs, Some(&mut signer), self.now);
         let course = course.expect("signed");
         assert!(matches!(course.decided[..], [Decided::Edit(Ok(_))]), "decided");
+        signer.sign_answers_by(&self.online);
         self.ttls = signer.ttls().expect("a look");
         self.signer = Some(signer);
         if let [step] = &course.steps[..] {
@@ -268,7 +281,7 @@ impl World {
         let now = self.now;
         let scan = SignatureScan::of(&self.zone, now);
         self.used.extend(scan.of_all.iter().copied());
-        if is_signed(&self.zone) {
+        if is_signed(&self.zone) && !self.zone.is_chainless() {
             let mut findings = Vec::new();
             audit(&self.zone, now.to_serial(), &mut |finding| findings.push(format!("{finding:?}")));
             findings.retain(|finding| !finding.contains("NoSepSignature"));
@@ -282,13 +295,31 @@ impl World {
         let of_keys = Duration::from_secs(scan.dnskey_ttl.unwrap_or(Ttl::from_secs(300)).as_secs().into());
         let of_data = Duration::from_secs(scan.largest_ttl.as_secs().into());
         keep(&mut self.caches.keys, (keys, signs_keys), now, of_keys + delay);
-        let signers = signers_of(&self.zone, now);
+        let mut signers = signers_of(&self.zone, now);
+        signers.extend(self.zone.is_chainless().then(|| self.answered()));
         keep(&mut self.caches.data, signers, now, of_data + delay);
         let of_ds = Duration::from_secs(DAY) + policy.parent_propagation_delay;
         let ds = self.ds.iter().map(|ds| Ds::read(ds).expect("a DS"));
         let ds = ds.map(|ds| (ds.algorithm, ds.key_tag)).collect();
         keep(&mut self.caches.ds, ds, now, of_ds);
         self.check_caches();
+    }
+
+    /// The keys that have signed an answer, whose signature is valid for as long as one of the zone.
+    fn answered(&self) -> BTreeSet<SignedBy> {
+        ANSWERED_AT.set(self.now);
+        let owner: NameBuf = "www.example.".parse().expect("a name");
+        let (owner, rdatas) = (owner.as_name().to_lower(), [vec![192, 0, 2, 1]]);
+        let (rtype, ttl) = (Type::A, Ttl::from_secs(7200));
+        let set = AnswerSet { owner: owner.as_lower(), rtype, ttl, rdatas: &rdatas, is_of_zone: true };
+        let made = self.online.sign(&set, Instant::now()).expect("signed");
+        let signer = |rdata: &Vec<u8>| {
+            let signature = wire::rdata::view::Rrsig::read(rdata).expect("a signature");
+            let until = signer::scan::time_near(signature.expiration, self.now);
+            assert!(until >= self.now.saturating_add(self.rules.policy.signature_refresh), "{until}");
+            (signature.algorithm, signature.key_tag)
+        };
+        made.iter().map(signer).collect()
     }
 
     fn check_caches(&self) {
@@ -421,6 +452,37 @@ fn standby_keys_take_over_in_emergencies_without_a_gap() {
     assert_eq!(world.ds.len(), 2, "of the KSK in use, and of the standby key");
     let scan = SignatureScan::of(&world.zone, world.now);
     assert_eq!((scan.dnskeys.len(), scan.of_keys.len(), scan.of_all.len()), (4, 1, 1));
+}
+
+#[test]
+fn a_zone_whose_answers_are_signed_stays_valid_through_rollovers_and_other_policies() {
+    let days = |days| Some(Duration::from_secs(days * DAY));
+    let online = DnssecPolicy {
+        denial: DenialMethod::Online(OnlineDenial::Compact),
+        layout: KeyLayout::Split,
+        ksk_lifetime: days(80),
+        zsk_lifetime: days(20),
+        ..policy()
+    };
+    let mut world = World::new(online.clone(), 5);
+    world.run(160, Some(5));
+    assert!(world.used.len() >= 7, "keys {:?}", world.used);
+    assert!(world.zone.is_chainless() && !world.ds.is_empty());
+    let signed = |zone: &Zone| {
+        let others = zone.iter().filter(|node| node.owner() != zone.apex());
+        others.flat_map(|node| node.rrsets()).filter(|set| set.sig_count() > 0).count()
+    };
+    assert_eq!(signed(&world.zone), 0, "the apex alone has signatures");
+    let mut seen = Vec::new();
+    for denial in [DenialMethod::Nsec, online.denial.clone(), DenialMethod::Nsec3(Default::default())] {
+        let policy = Arc::new(DnssecPolicy { denial, ..online.clone() });
+        world.rules =
+            Arc::new(ZoneSigning { policy, parental_servers: Vec::new(), ds_push: zone_plan::DsPush::Off });
+        let days = world.days();
+        world.run(days + 30, Some(5));
+        seen.push((world.zone.is_chainless(), world.zone.is_signed()));
+    }
+    assert_eq!(seen, [(false, true), (true, false), (false, true)]);
 }
 
 /// Without the parent's DS nothing that depends on it goes on, and the zone stays valid.

@@ -41,7 +41,7 @@ impl SimulatedZones {
             policy_zones: None,
         });
         let ZoneManagerInbox { messages, publishing } = inbox;
-        let publisher = Publisher::new(Arc::clone(&engine));
+        let publisher = Publisher::new(Arc::clone(&engine)).signed_by(table.states.online());
         let (of_thread, states) = (Arc::clone(&executor), Arc::clone(&table));
         let thread = PublishingThread::new(states, of_thread, publisher, None, publishing);
         SimulatedZones { thread, executor, engine, handle: handle.publishing(), table, _messages: messages }
