@@ -10,8 +10,8 @@
 //! not asked again and again for the same part of a name (RFC 9156 §2.3). If a zone is created there, its
 //! parent's servers refer to it when they get queries for longer names.
 //!
-//! A cut that has expired is not used, and stays until it is replaced or evicted: rules about name servers apply
-//! to cached answers, too.
+//! A cut that has expired is not used, and stays until it is replaced or evicted: rules about name servers
+//! apply to cached answers, too.
 //!
 //! All of it is bounded in bytes.
 
