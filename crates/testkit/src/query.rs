@@ -51,8 +51,6 @@ pub struct Wants {
     pub version: u8,
     /// DO.
     pub dnssec_ok: bool,
-    /// CO (RFC 9824).
-    pub compact_ok: bool,
     /// NSID (RFC 5001).
     pub nsid: bool,
     /// TCP keepalive (RFC 7828).
@@ -124,9 +122,8 @@ fn sections(packet: &[u8], at: &mut usize, read: &mut Read) -> Option<()> {
             match (rtype, section) {
                 // RFC 6891 §6.1.1: one OPT, with the root as owner, in the additional section.
                 (Type::OPT, 3) if packet[owner] == 0 && read.opt.is_none() => {
-                    let (udp_size, version, flags) = (class, ttl[1], ttl[2]);
-                    let (dnssec_ok, compact_ok) = (flags & 0x80 != 0, flags & 0x40 != 0);
-                    let mut wants = Wants { udp_size, version, dnssec_ok, compact_ok, ..Wants::default() };
+                    let (udp_size, version, dnssec_ok) = (class, ttl[1], ttl[2] & 0x80 != 0);
+                    let mut wants = Wants { udp_size, version, dnssec_ok, ..Wants::default() };
                     options(data, &mut wants)?;
                     read.opt = Some(wants);
                 }

@@ -196,10 +196,7 @@ impl Reference {
             wants.nsid && !(no_room && reply.opt.as_ref().is_some_and(|opt| opt.options.is_empty()))
         };
         let stream = limit.is_none();
-        // An authoritative server that knows CO copies it (RFC 9824 §5.1).
-        let compact_ok = |wants: Wants| wants.compact_ok && sections.authoritative;
-        let said = |wants| Wants { nsid: nsid(wants), compact_ok: compact_ok(wants), ..wants };
-        let mut opt = read.opt.map(|wants| self.opt(said(wants), *info, stream));
+        let mut opt = read.opt.map(|wants| self.opt(Wants { nsid: nsid(wants), ..wants }, *info, stream));
         if let (Some(opt), Some(agent)) = (&mut opt, self.agent_for(read)) {
             let agent = agent.as_name().as_wire().to_vec();
             // No record is dropped to make room for this option.
@@ -247,7 +244,7 @@ impl Reference {
             options.push((KEEPALIVE, self.keepalive.to_be_bytes().to_vec()));
         }
         options.extend(info.map(|info| (EXTENDED_ERROR, info.to_be_bytes().to_vec())));
-        let flags = u16::from(wants.dnssec_ok) << 15 | u16::from(wants.compact_ok) << 14;
+        let flags = u16::from(wants.dnssec_ok) << 15;
         Opt { udp_size: self.max_udp_size, version: 0, flags, options }
     }
 }
