@@ -291,9 +291,6 @@ impl<'f> ReplyFrame<'f> {
         stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) {
-        if client.compact_ok() && b.header().authoritative() {
-            opt.set_compact_ok(b);
-        }
         if let Some(cookie) = self.checked_cookie() {
             stats.cookie(cookie.standing);
             let _ = opt.option(b, OptionCode::COOKIE, &[&cookie.reply]);

@@ -157,8 +157,6 @@ pub struct Edns<'m> {
 
 /// The bit of CO in the upper byte of the flags.
 const COMPACT_OK: u8 = 0x40;
-/// Bytes from the flags of an OPT record to the start of its options.
-const FLAGS_BEFORE_OPTIONS: usize = 4;
 
 /// Length of an OPT record without options: its owner is the root.
 pub const OPT_LEN: usize = 1 + RECORD_HEAD;
@@ -271,12 +269,6 @@ impl OptWriter {
         *to = [0, 0, opt, size_high, size_low, extended_rcode, 0, flags, 0, 0, 0];
         b.advance(OPT_LEN, [0, 0, 1]);
         Ok(OptWriter { options_at: b.end() })
-    }
-
-    /// Sets the flag CO.
-    pub fn set_compact_ok(&self, b: &mut Builder<'_>) {
-        let flags = self.options_at.index() - FLAGS_BEFORE_OPTIONS;
-        b.written_mut()[flags] |= COMPACT_OK;
     }
 
     /// Adds an option; on [`Full`] the record is unchanged.
