@@ -175,7 +175,7 @@ impl<'z> Live<'_, 'z> {
             _ => {}
         }
         // The response code is about the end of the chain (RFC 6604 §3).
-        if self.ask.compact_ok {
+        if (self.ask.compact_ok)() {
             reply.set_rcode(Rcode::NXDOMAIN);
         }
         self.put_soa(reply)?;

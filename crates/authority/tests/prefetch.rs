@@ -159,7 +159,7 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     let name = asked.as_name();
     let (qname, key, hashing) = (&qname, &key, HashingLimit::at(std::time::Instant::now()));
     let (dnssec_ok, resolves, may_enter, max_chain) = (true, &|| false, &|_: &ZoneEntry| true, 16);
-    let compact_ok = false;
+    let compact_ok = &|| false;
     let ask = Ask {
         name,
         qname,

@@ -83,7 +83,7 @@ impl ClientEdns {
     #[inline]
     fn of(edns: &Edns<'_>) -> Self {
         let Edns { udp_size, version, dnssec_ok, compact_ok, .. } = *edns;
-        let options = if compact_ok { option_bit::COMPACT_OK } else { 0 };
+        let options = u8::from(compact_ok) * option_bit::COMPACT_OK;
         ClientEdns { udp_size: udp_size.max(512), version, dnssec_ok, options, ..ClientEdns::default() }
     }
 

@@ -17,6 +17,7 @@ use crate::query_access::{QueryTraits, ZoneAccess};
 use crate::refusal::Refusal;
 use crate::request::QueryQuestion;
 use crate::settings::Engine;
+use crate::stats::QueryStats;
 use crate::views::{ViewNumber, Views};
 use crate::zone_facts::ZoneFacts;
 
@@ -298,7 +299,7 @@ impl Memory for Zones {
             qname: asked.qname,
             qtype,
             dnssec_ok: asked.request.dnssec_ok(),
-            compact_ok: asked.request.compact_ok(),
+            compact_ok: &|| asked.request.compact_ok(),
             catalog,
             key: catalog.key(),
             resolves: &|| asked.facts.resolves(),
@@ -309,19 +310,27 @@ impl Memory for Zones {
         let leads_to = match authority::answer(&ask, location, b, scratch) {
             Ok(leads_to) => leads_to,
             Err(Unanswered::Delegated) => return Ok(MemoryResult::Nothing),
-            Err(Unanswered::NotLoaded) => return Err(Refusal::NOT_LOADED),
-            Err(Unanswered::Hashing) => {
-                asked.stats.hashing_refused.add(1);
-                return Err(Refusal::TOO_MANY_ITERATIONS);
-            }
-            Err(Unanswered::SigningLimit) => return Err(Refusal::TOO_MANY_SIGNATURES),
-            Err(Unanswered::NoSignature) => return Err(Refusal::NO_SIGNATURE),
-            Err(Unanswered::MetaType) => return Err(Refusal::META_TYPE),
+            Err(why) => return Err(refusal(why, asked.stats)),
         };
         if qclass == Class::ANY {
             // Other classes may have more data (RFC 1035 §6.2).
             b.flags(|h| h.set_authoritative(false));
         }
         Ok(leads_to.map_or(MemoryResult::Answer(None), MemoryResult::LeadsTo))
+    }
+}
+
+/// Returns the refusal of a query that the zone does not answer.
+#[cold]
+fn refusal(why: Unanswered, stats: &QueryStats) -> Refusal {
+    match why {
+        Unanswered::NotLoaded | Unanswered::Delegated => Refusal::NOT_LOADED,
+        Unanswered::Hashing => {
+            stats.hashing_refused.add(1);
+            Refusal::TOO_MANY_ITERATIONS
+        }
+        Unanswered::SigningLimit => Refusal::TOO_MANY_SIGNATURES,
+        Unanswered::NoSignature => Refusal::NO_SIGNATURE,
+        Unanswered::MetaType => Refusal::META_TYPE,
     }
 }

@@ -107,7 +107,7 @@ fn answer_target(zones: &Zones, target: &AliasTarget<'_>, buffers: &mut TargetBu
         qname: &qname,
         qtype,
         dnssec_ok,
-        compact_ok: false,
+        compact_ok: &|| false,
         catalog,
         key: catalog.key(),
         resolves: &|| true,
@@ -153,7 +153,7 @@ pub(crate) fn respond(
     }
     let hashing = HashingLimit::at(Instant::now());
     let (qname, max_chain, resolves, may_enter) = (&qname, MAX_CHAIN, &|| false, &|_: &ZoneEntry| true);
-    let compact_ok = false;
+    let compact_ok = &|| false;
     let ask = Ask {
         name,
         qname,

@@ -129,7 +129,7 @@ fn answering_takes_no_memory() {
                         qname,
                         qtype,
                         dnssec_ok,
-                        compact_ok: false,
+                        compact_ok: &|| false,
                         catalog,
                         key,
                         resolves,

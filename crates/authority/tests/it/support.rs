@@ -59,7 +59,7 @@ impl Server {
             qname: &hashed,
             qtype: query.qtype,
             dnssec_ok: query.dnssec_ok,
-            compact_ok: false,
+            compact_ok: &|| false,
             catalog: &self.catalog,
             key: &key,
             resolves: &|| query.resolves,

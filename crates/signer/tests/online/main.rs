@@ -171,7 +171,7 @@ impl World {
             qname: &qname,
             qtype,
             dnssec_ok,
-            compact_ok,
+            compact_ok: &|| compact_ok,
             catalog: &self.catalog,
             key: &key,
             resolves: &|| false,
