@@ -16,7 +16,8 @@ pub struct Ask<'a> {
     pub qtype: Type,
     /// Whether the client requests DNSSEC records.
     pub dnssec_ok: bool,
-    /// Whether the client accepts NXDOMAIN with a compact denial (CO, RFC 9824 §5.1). Few answers depend on it.
+    /// Whether the client accepts NXDOMAIN with a compact denial (CO, RFC 9824 §5.1). Few answers depend on
+    /// it.
     pub compact_ok: &'a dyn Fn() -> bool,
     /// All zones in service, for chains that lead from one to another.
     pub catalog: &'a Catalog,
