@@ -23,7 +23,7 @@ use crate::policy_rules::PolicyRules;
 use crate::query_state::{QueryState, in_partition};
 use crate::rewrite_state::{HeldAnswer, ServerFacts, address};
 use crate::rpz::{PolicyZone, RpzOrder, TargetTooLong};
-use crate::service::Service;
+use crate::service::{DelegatedServer, Service};
 use crate::settings::{Gate, Policy};
 use crate::waiter::Waiting;
 
@@ -502,8 +502,7 @@ impl ServerLookups<'_> {
         for skip in 0..labels.saturating_sub(least) {
             let domain = name.as_name().skip(skip).to_lower();
             let facts = self.facts(domain, Type::NS)?;
-            let delegated = self.service.delegated_servers(domain.as_lower());
-            let (names, glue): (Vec<_>, Vec<_>) = delegated.into_iter().unzip();
+            let (names, glue): (Vec<_>, Vec<_>) = self.delegated(domain).into_iter().unzip();
             self.glue.extend(glue.into_iter().flatten());
             for server in facts.names.into_iter().chain(names) {
                 if !servers.contains(&server) {
@@ -512,6 +511,16 @@ impl ServerLookups<'_> {
             }
         }
         Ok(servers)
+    }
+
+    /// Returns the servers that the parent of a domain names. A group that asks others for the domain may have
+    /// another one of this name.
+    fn delegated(&self, domain: LowerNameBuf) -> Vec<DelegatedServer> {
+        let query = in_partition(self.policy, self.query_state.partition, server_query(domain, Type::NS));
+        if query.partition != Partition::SHARED {
+            return Vec::new();
+        }
+        self.service.delegated_servers(domain.as_lower())
     }
 
     /// Returns what is known about name servers or their addresses. `Err`: this lookup is needed.

@@ -54,6 +54,14 @@ fn page(first: i32, then: Option<i32>) -> io::Result<()> {
     if unsafe { libc::mprotect(start, 4096, then) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// `sched_attr` of an ordinary thread with slices of 0.1 ms.
+static SHORT_SLICES: [u32; 12] = [48, 0, 0, 0, 0, 0, 100_000, 0, 0, 0, 0, 0];
+
+/// Gives a thread short slices of CPU time; 0: the calling one.
+fn shorten_slices(thread: c_long) -> io::Result<()> {
+    call(libc::SYS_sched_setattr, [thread, SHORT_SLICES.as_ptr() as c_long, 0, 0, 0])
+}
+
 fn parent() -> c_long {
     c_long::from(parent_id())
 }
@@ -83,6 +91,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("read the parent's memory", Unknown, || call(libc::SYS_process_vm_readv, [parent(), 0, 0, 0, 0])),
     ("write the parent's memory", Unknown, || call(libc::SYS_process_vm_writev, [parent(), 0, 0, 0, 0])),
     ("signal the parent", Allowed, || call(libc::SYS_kill, [parent(), 0, 0, 0, 0])),
+    ("change the slices of the parent", Allowed, || shorten_slices(parent())),
     ("signal a thread of the parent", Allowed, || call(libc::SYS_tgkill, [parent(), parent(), 0, 0, 0])),
     ("take a descriptor of the parent", Unknown, || call(libc::SYS_pidfd_getfd, [0, 0, 0, 0, 0])),
     ("read the parent's environment", Allowed, || {
@@ -203,6 +212,7 @@ pub(crate) const NEEDED: &[Attempt] = &[
     ("append to a log file", Allowed, || {
         OpenOptions::new().create(true).append(true).open("../log/file").map(drop)
     }),
+    ("shorten the slices of a thread", Allowed, || shorten_slices(0)),
     ("start a thread", Allowed, || {
         let thread = std::thread::Builder::new().spawn(|| 7)?;
         thread.join().map(drop).map_err(|_| io::Error::other("it ended badly"))
