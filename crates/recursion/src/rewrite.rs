@@ -513,8 +513,8 @@ impl ServerLookups<'_> {
         Ok(servers)
     }
 
-    /// Returns the servers that the parent of a domain names. A group that asks others for the domain may have
-    /// another one of this name.
+    /// Returns the servers that the parent of a domain names. A group that asks others for the domain may
+    /// have another one of this name.
     fn delegated(&self, domain: LowerNameBuf) -> Vec<DelegatedServer> {
         let query = in_partition(self.policy, self.query_state.partition, server_query(domain, Type::NS));
         if query.partition != Partition::SHARED {
